@@ -25,7 +25,7 @@ options:
   arguments:
     description:
       - Also return the arguments of M(corral.virt.virt_pool) that describe each pool, however it was created.
-      - Applying these arguments to a directory pool changes nothing.
+      - Applying these arguments changes nothing.
     type: bool
     default: false
 seealso:
@@ -61,6 +61,10 @@ pools:
     autostart: {description: Whether it starts when the host starts., type: bool, returned: always}
     type: {description: "Type, as libvirt names it: dir, fs, netfs, logical and others.", type: str, returned: always}
     path: {description: Directory or device directory of its volumes., type: str, returned: if it has one}
+    source:
+      description: Where the volumes come from, as in O(corral.virt.virt_pool#module:source).
+      type: dict
+      returned: if it has one
     capacity_bytes: {description: Size. Null if it is not active., type: int, returned: always}
     allocation_bytes: {description: Bytes in use. Null if it is not active., type: int, returned: always}
     available_bytes:

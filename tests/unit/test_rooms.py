@@ -673,10 +673,10 @@ BUDGETS_KIB = {
     "virt_image": 164,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
-    "virt_pool": 76,
+    "virt_pool": 85,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 49,
-    "virt_pool_info": 64,
+    "virt_pool_info": 69,
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
     "virt_secret": 75,

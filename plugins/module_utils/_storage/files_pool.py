@@ -2,16 +2,20 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Check the directory of a pool on this machine."""
+"""Check the directory and the devices of a pool on this machine."""
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+import stat
 import subprocess
 import typing as t
 
-__all__ = ["closed", "directory_id", "obstacle"]
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+
+__all__ = ["closed", "content", "directory_id", "obstacle"]
 
 
 def obstacle(path: str) -> str | None:
@@ -31,6 +35,27 @@ def directory_id(path: str) -> t.Hashable:
     except OSError:
         return os.path.realpath(path)
     return found.st_dev, found.st_ino
+
+
+def content(device: str) -> str | None:
+    """Why a device is not an empty one, in words; None if it is. Raises Failed where nobody can tell."""
+    try:
+        if not stat.S_ISBLK(os.stat(device).st_mode):
+            return "is no block device"
+        held = os.listdir(f"/sys/class/block/{os.path.basename(os.path.realpath(device))}/holders")
+    except FileNotFoundError:
+        return "does not exist"
+    if held:
+        return f"is in use by {', '.join(sorted(held))}"
+    try:
+        asked = subprocess.run(
+            ["wipefs", "--no-act", "--json", device], capture_output=True, encoding="utf-8", check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = str(getattr(error, "stderr", None) or error).strip()
+        raise Failed(f"cannot look for content on {device}: {reason}; run this as root, with util-linux") from error
+    found = [one["type"] for one in json.loads(asked or "{}").get("signatures", ())]
+    return f"holds {', '.join(dict.fromkeys(found))}" if found else None
 
 
 def closed(path: str, user: tuple[int, int]) -> str | None:

@@ -15,14 +15,25 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api impo
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Start
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import POOL_KIND, RawPoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
+    DIRECTORIES,
+    POOL_KIND,
+    RawPoolHost,
+)
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["API", "POOL_TYPE", "pools", "sizes"]
+__all__ = ["API", "POOL_TYPE", "build", "pools", "sizes"]
 
 
 def _start(pool: t.Any, _step: NounStep) -> None:
-    pool.build(0)  # for a directory: mkdir
+    if brief.pool_type(pool.XMLDesc()) in DIRECTORIES:
+        pool.build(0)  # mkdir
     pool.create()
+
+
+def build(pool: t.Any, kind: str) -> None:
+    """Make what a pool of this type lies in; libvirt overwrites nothing that it knows."""
+    pool.build(0 if kind == "logical" else libvirt.VIR_STORAGE_POOL_BUILD_NO_OVERWRITE)
 
 
 def _host(connection: Connection, spec: Spec) -> RawPoolHost:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""The surroundings of a storage pool on its host."""
+"""The types of storage pools, and the surroundings of a pool on its host."""
 
 from __future__ import annotations
 
@@ -12,16 +12,59 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
 
-__all__ = ["POOL_KIND", "DirectoryId", "PoolHost", "PoolUser", "RawPoolHost", "normalised"]
+__all__ = [
+    "BUILT",
+    "DIRECTORIES",
+    "POOL_KIND",
+    "POOL_TYPES",
+    "DirectoryId",
+    "PoolHost",
+    "PoolType",
+    "PoolUser",
+    "RawPoolHost",
+    "normalised",
+]
 
 POOL_KIND = ObjectKind(
     "pool", persistence=True, activity=True, autostart=True, volatile=("capacity", "allocation", "available")
 )
 
+
+class PoolType(t.NamedTuple):
+    """A type of pools: the fields that a new one needs, those that it may have, and the path that libvirt needs."""
+
+    needs: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+    path: str | None = None  # where its devices appear, if nobody says
+
+
+_AUTH = ("source.auth.type", "source.auth.username", "source.auth.secret", "source.auth.secret_usage")
+_ADAPTER = tuple(f"source.adapter.{field}" for field in ("type", "name", "parent", "wwnn", "wwpn"))
+
+# https://libvirt.org/storage.html
+POOL_TYPES: dict[str, PoolType] = {
+    "dir": PoolType(("path",), ("cow",)),
+    "fs": PoolType(("path", "source.devices"), ("source.format", "cow")),
+    "netfs": PoolType(("path", "source.hosts", "source.dir"), ("source.format", "source.protocol")),
+    "logical": PoolType((), ("path", "source.name", "source.devices", "source.format")),
+    "disk": PoolType(("source.devices",), ("path", "source.format"), "/dev"),
+    "iscsi": PoolType(
+        ("source.hosts", "source.devices"), ("path", "source.initiator", *_AUTH), path="/dev/disk/by-path"
+    ),
+    "iscsi-direct": PoolType(("source.hosts", "source.devices", "source.initiator"), _AUTH),
+    "scsi": PoolType((), ("path", *_ADAPTER), "/dev/disk/by-path"),
+    "mpath": PoolType((), ("path",), "/dev/mapper"),
+    "rbd": PoolType(("source.name",), ("source.hosts", *_AUTH)),
+    "gluster": PoolType(("source.hosts", "source.name"), ("source.dir",)),
+    "zfs": PoolType(("source.name",), ("path", "source.devices")),
+}
+DIRECTORIES = ("dir", "fs", "netfs")  # pools whose volumes are files
+BUILT = ("fs", "disk", "logical")  # pools that libvirt can make on empty devices
+
 Obstacle = t.Callable[[str], t.Optional[str]]  # path -> what of it is there and no directory
 
 
-DirectoryId = t.Callable[[str], t.Hashable]  # path -> what is the same for all paths of one directory
+DirectoryId = t.Callable[[str], t.Hashable]  # path -> what is the same for all paths of one directory or device
 
 
 def _unknown(_path: str) -> str | None:
@@ -42,6 +85,7 @@ class RawPoolHost:
     obstacle: Obstacle = _unknown
     identity: DirectoryId = normalised
     closed: Obstacle = _unknown  # path -> what of it QEMU's user cannot enter
+    content: Obstacle | None = None  # device -> why it is not empty; None: it is on another machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +100,9 @@ class PoolUser:
 class PoolHost:
     """The facts about a host that the rules of pools need."""
 
-    directories: t.Callable[[], t.Mapping[str, str]] = dict  # path -> the other pool
+    others: t.Callable[[], t.Mapping[str, t.Mapping[str, t.Any]]] = dict  # the fields of each other pool, by its name
     users: t.Callable[[], t.Sequence[PoolUser]] = tuple
     obstacle: Obstacle = _unknown
     identity: DirectoryId = normalised
     closed: Obstacle = _unknown
+    content: Obstacle | None = None

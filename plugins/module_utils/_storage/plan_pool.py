@@ -6,47 +6,145 @@
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
+import re
 import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Define,
     NounPlan,
+    NounStep,
     Rule,
     Start,
     Stop,
     Undefine,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
-from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL_SCHEMA, SHAPE, host, skeleton
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import (
+    POOL_SCHEMA,
+    SHAPE,
+    host,
+    places,
+    skeleton,
+    where,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
+    BUILT,
+    DIRECTORIES,
+    POOL_TYPES,
+    PoolHost,
+)
 
-__all__ = ["POOL", "RULES"]
-
+__all__ = ["POOL", "RULES", "Build", "check_empty"]
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 
 
-def _has_a_place(case: Case, _plan: NounPlan) -> Findings:
-    if case.found is None and case.spec.state != "absent" and not case.stored.after.get("path"):
-        yield BadInput(f"path of pool {case.spec.name}: it is required for a new pool")
+@dataclasses.dataclass(frozen=True)
+class Build(NounStep):
+    """Make a filesystem, a partition table or a volume group on empty devices."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="signatures on the devices (file systems, partition tables, members of a volume group), and who holds them; "
+        "libvirt looks again by itself",
+        holds="",
+        leaves="the devices and their content",
+        by=("devices",),
+    )
+
+    type: str
+    devices: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.ref} on {', '.join(self.devices)}"
 
 
-def _is_a_directory(case: Case, _plan: NounPlan) -> Findings:
-    kind = case.stored.before.get("type")
-    if case.found and case.spec.state != "absent" and kind != "dir":
-        yield Refused(f"cannot use pool {case.spec.name}: it is of type {kind}, not a directory; choose another name")
+def check_empty(ref: object, contents: t.Iterable[tuple[str, str | None]]) -> None:
+    """Raise Refused if one of the devices that are to be built on is not empty."""
+    found = [f"{device} {content}" for device, content in contents if content]
+    if found:
+        raise Refused(
+            f"cannot build {ref}: {'; '.join(found)}; to use what is there, omit build; build only writes on empty "
+            "devices, so to give up what is there, erase it yourself (wipefs)"
+        )
+
+
+def _of_type(case: Case) -> str:
+    return str(case.stored.after.get("type"))
+
+
+def _says_enough(case: Case, _plan: NounPlan) -> Findings:
+    """Refuse a new pool without what its type needs."""
+    values, kind = case.stored.after, _of_type(case)
+    if case.found is not None or case.spec.state == "absent":
+        return
+    for field in POOL_TYPES[kind].needs:
+        if not values.get(field):
+            of = "" if kind == "dir" else f" of type {kind}"
+            yield BadInput(f"{field} of pool {case.spec.name}: it is required for a new pool{of}")
+    if kind == "scsi" and not (values.get("source.adapter.name") or values.get("source.adapter.wwpn")):
+        yield BadInput(
+            f"source.adapter of pool {case.spec.name}: it is required for a new pool of type scsi: name (scsi_host), "
+            "or wwnn and wwpn (fc_host)"
+        )
+
+
+def _is_buildable(case: Case, plan: NounPlan) -> Findings:
+    """Refuse to build what cannot be built, or where nobody can look at the devices; refuse devices with content."""
+    kind, values, name = _of_type(case), case.stored.after, case.spec.name
+    if not case.spec.own.get("build") or case.spec.state == "absent":
+        return
+    if kind not in (*BUILT, "dir", "netfs"):
+        yield BadInput(f"build of pool {name}: it applies to type {', '.join(BUILT[:-1])} or {BUILT[-1]}, not {kind}")
+    if case.found is None and kind == "fs" and values.get("source.format") in (None, "auto"):
+        yield BadInput(f"source.format of pool {name}: build requires it, such as ext4 or xfs")
+    if case.found is None and kind == "logical" and not values.get("source.devices"):
+        yield BadInput(f"source.devices of pool {name}: build requires them, for a new volume group")
+    content = _host(case).content
+    for step in plan.steps:
+        if isinstance(step, Build) and content is None:
+            yield Refused(f"cannot build {step.ref}: its devices are on another machine; run this task on that host")
+        elif isinstance(step, Build) and content is not None:
+            try:
+                check_empty(step.ref, [(one, content(one)) for one in step.devices])
+            except Refused as refusal:
+                yield refusal
+
+
+def _own(case: Case) -> list[NounStep]:
+    """Build a new pool, or one that an interrupted run has defined and not built."""
+    devices, content = tuple(case.stored.after.get("source.devices") or ()), _host(case).content
+    if not case.spec.own.get("build") or _of_type(case) not in BUILT or not devices:
+        return []
+    if case.found and (case.found.active or content is None or any(map(content, devices))):
+        return []
+    return [Build(case.ref(POOL_SCHEMA.kind), _of_type(case), devices)]
+
+
+_FIXED = ("type", "source.hosts", "source.dir", "source.name", "source.devices", "source.adapter", "source.initiator")
 
 
 def _stays(case: Case, _plan: NounPlan) -> Findings:
-    if case.found and case.changed("path") and case.stored.before.get("type") == "dir":
-        before, after = case.stored.before.get("path"), case.stored.after.get("path")
+    if not case.found or case.spec.state == "absent":
+        return
+    name, before, after = case.spec.name, case.stored.before, case.stored.after
+    fixed = [one for one in case.stored.changes if re.match("|".join(map(re.escape, _FIXED)), one.where)]
+    if fixed:
         yield Refused(
-            f"cannot move pool {case.spec.name} from {before} to {after}: the disks of guests would stay behind, and "
-            f"libvirt knows them by {before}; if one of the two is a link to the other, set path: {before}; if not, "
+            f"cannot change {some_of(list(map(str, fixed)), 4)} of pool {name}: the disks of guests would stay behind; "
+            "choose another name, or remove the pool first (state: absent keeps what is in it)"
+        )
+    elif case.changed("path"):
+        old, new = before.get("path"), after.get("path")
+        yield Refused(
+            f"cannot move pool {name} from {old} to {new}: the disks of guests would stay behind, and "
+            f"libvirt knows them by {old}; if one of the two is a link to the other, set path: {old}; if not, "
             "choose another name, or remove the pool first (state: absent keeps the files)"
         )
 
@@ -55,25 +153,32 @@ def _host(case: Case) -> PoolHost:
     return case.facts.host or PoolHost()
 
 
-def _is_alone_in_its_directory(case: Case, _plan: NounPlan) -> Findings:
-    """Refuse a new pool in the directory of another, as libvirt does."""
-    path = str(case.stored.after.get("path") or "")
-    if case.found or case.spec.state == "absent" or not path:
+def _is_alone(case: Case, _plan: NounPlan) -> Findings:
+    """Refuse a new pool that is the same as another: the same directory, export, devices, volume group or target."""
+    name, values = case.spec.name, case.stored.after
+    if case.found or case.spec.state == "absent":
         return
     host = _host(case)
-    ours = host.identity(path)
-    for theirs, other in host.directories().items():
-        if host.identity(theirs) == ours:
-            told = "" if posixpath.normpath(path) == theirs else f", which calls it {theirs}"
+    ours = {(thing, key): words for thing, key, words in places(name, values, host.identity)}
+    for other, fields in host.others().items() if ours else ():
+        shared = [(one[0], one[2], ours[one[:2]]) for one in places(other, fields, host.identity) if one[:2] in ours]
+        for thing, theirs, here in shared[:1]:
+            told = "" if posixpath.normpath(here) == posixpath.normpath(theirs) else f", which calls it {theirs}"
+            at, what, path = ("in", "the directory", "path") if thing == "directory" else ("of", "that", "source")
             yield Refused(
-                f"cannot create pool {case.spec.name} in {path}: it is the directory of pool {other}{told}; use that "
-                "pool, or choose another path"
+                f"cannot create pool {name} {at} {here}: it is {what} of pool {other}{told}; use that pool, or choose "
+                f"another {path}"
             )
+
+
+def _directory(case: Case) -> str:
+    """The path of a pool that is a directory; empty for others."""
+    return str(case.stored.after.get("path") or "") if _of_type(case) in DIRECTORIES else ""
 
 
 def _is_open_to_guests(case: Case, plan: NounPlan) -> Findings:
     """Note a directory that QEMU's user cannot enter: libvirt gives it the disks, but opens no directory."""
-    path = str(case.stored.after.get("path") or "")
+    path = _directory(case)
     comes = any(isinstance(step, (Define, Start)) for step in plan.steps)
     closed = _host(case).closed(path) if comes and path else None
     if closed:
@@ -87,7 +192,7 @@ def _is_open_to_guests(case: Case, plan: NounPlan) -> Findings:
 
 def _can_be_made(case: Case, plan: NounPlan) -> Findings:
     """Refuse a path through anything but directories: libvirt only creates missing directories."""
-    path = str(case.stored.after.get("path") or "")
+    path = _directory(case)
     starts = any(isinstance(step, Start) for step in plan.steps)
     blocked = _host(case).obstacle(path) if starts and path else None
     if blocked:
@@ -110,25 +215,33 @@ def _keeps_no_guest_off(case: Case, plan: NounPlan) -> Findings:
         yield f"guests have disks in the directory of pool {name}, and keep them: {by_path}"
 
 
+def _is_on_its_way_out(case: Case, plan: NounPlan) -> Findings:
+    if _of_type(case) == "gluster" and any(isinstance(step, Define) for step in plan.steps):
+        yield (
+            f"pool {case.spec.name} is of type gluster, which QEMU 9.2 and newer deprecate; rather mount the volume "
+            "(type: netfs, source.format: glusterfs)"
+        )
+
+
 RULES: tuple[Rule, ...] = (
-    _has_a_place,
-    _is_a_directory,
+    _says_enough,
+    _is_buildable,
     _stays,
-    _is_alone_in_its_directory,
+    _is_alone,
+    _is_on_its_way_out,
     _can_be_made,
     _is_open_to_guests,
     _keeps_no_guest_off,
 )
 
 
-# A storage pool that is a directory.
-
 POOL = Noun(
     schema=POOL_SCHEMA,
     shape=SHAPE,
     skeleton=skeleton,
     rules=RULES,
-    made=lambda values: f"in {values.get('path')}",
-    shown=("path",),
+    made=lambda values: where("", values),
+    shown=("type", "path"),
     host=host,
+    own=_own,
 )

@@ -9,11 +9,17 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
-from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_pool
-from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import closed, directory_id, obstacle
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_pool, plan_pool
+from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import (
+    closed,
+    content,
+    directory_id,
+    obstacle,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import qemu_user
 
@@ -29,7 +35,22 @@ def _host(connection: t.Any, spec: Spec) -> RawPoolHost:
         user = qemu_user(libvirt_query.capabilities(connection))
         return closed(path, user) if user else None
 
-    return dataclasses.replace(raw, obstacle=obstacle, identity=directory_id, closed=closed_to_qemu)
+    return dataclasses.replace(raw, obstacle=obstacle, identity=directory_id, closed=closed_to_qemu, content=content)
 
 
-API = dataclasses.replace(libvirt_pool.API, host=_host)
+def _build(pool: t.Any, step: plan_pool.Build) -> None:
+    libvirt_pool.build(pool, step.type)
+
+
+def _still_empty(_pool: t.Any, step: plan_pool.Build) -> None:
+    plan_pool.check_empty(step.ref, [(device, content(device)) for device in step.devices])
+
+
+API = dataclasses.replace(
+    libvirt_pool.API,
+    own={
+        **libvirt_pool.API.own,
+        plan_pool.Build: Looked(_still_empty, _build),
+    },
+    host=_host,
+)

@@ -21,6 +21,7 @@ __all__ = [
     "guest",
     "moving",
     "offers",
+    "pool_type",
     "references",
     "security_models",
     "tags",
@@ -69,6 +70,11 @@ def alias(device: str) -> str:
 def directory(pool: str) -> str | None:
     """The directory of a storage pool's volumes."""
     return _parsed(pool).findtext("target/path")
+
+
+def pool_type(pool: str) -> str:
+    """The type of a storage pool."""
+    return str(_parsed(pool).get("type"))
 
 
 def tags(record: str | None) -> list[str]:

@@ -49,6 +49,7 @@ def told(
     steps: t.Sequence[str] = (),
     state: str = "active",
     force: bool = False,
+    own: t.Mapping[str, t.Any] | None = None,
     recent: tuple[tuple[str, tuple[int, int]], ...] = (),
 ) -> list[str]:
     """What the rules say of a new network; or of one that is there, after those places `changed`."""
@@ -61,7 +62,7 @@ def told(
     changes = tuple(Change(where, "a", "b") for where in changed)
     stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after, recent=recent)
     runs = None if running is None else Edited("", changes, running, after)
-    case = Case(Spec("lab", state, force=force), Facts(found, host), stored, runs, live or running)
+    case = Case(Spec("lab", state, force=force, own=own or {}), Facts(found, host), stored, runs, live or running)
     plan = NounPlan(tuple(made))
     return [str(finding) for rule in rules for finding in rule(case, plan)]
 
@@ -623,13 +624,7 @@ def test_a_device_joins_a_pool_that_runs(
         ({}, {"type": "dir"}, None, "active", "path of pool lab: it is required for a new pool"),
         ({}, {"type": "dir", "path": "/p"}, None, "active", ""),
         ({}, {"type": "dir"}, None, "absent", ""),
-        (
-            {"type": "netfs"},
-            {"type": "netfs"},
-            THERE,
-            "active",
-            "cannot use pool lab: it is of type netfs, not a directory; choose another name",
-        ),
+        ({"type": "netfs"}, {"type": "netfs"}, THERE, "active", ""),
         ({"type": "netfs"}, {"type": "netfs"}, THERE, "absent", ""),
         (
             {"type": "dir", "path": "/a"},
@@ -646,6 +641,7 @@ def test_rules_of_pools(before: Values, after: Values, found: Found | None, stat
     assert output == ([problem] if problem else [])
 
 
+AT_B = {"type": "dir", "path": "/b"}
 BROKEN: dict[str, dict[str, t.Any]] = {
     "_is_complete": {"after": {"mode": "nat"}},
     "_has_whole_ranges": {"after": {**NAT, "nat.port_start": 1024}},
@@ -684,10 +680,15 @@ BROKEN: dict[str, dict[str, t.Any]] = {
         "host": NetworkHost(ruleset=lambda: DROPPING),
         "steps": ["start"],
     },
-    "_has_a_place": {"after": {"type": "dir"}},
-    "_is_alone_in_its_directory": {"after": {"type": "dir", "path": "/b"}, "host": PoolHost(lambda: {"/b": "b"})},
-    "_can_be_made": {"after": {"path": "/b"}, "host": PoolHost(obstacle=lambda path: path), "steps": ["start"]},
-    "_is_open_to_guests": {"after": {"path": "/b"}, "host": PoolHost(closed=lambda _: "qemu:/b"), "steps": ["start"]},
+    "_says_enough": {"after": {"type": "dir"}},
+    "_is_alone": {"after": AT_B, "host": PoolHost(lambda: {"b": AT_B})},
+    "_is_buildable": {"after": {"type": "mpath"}, "own": {"build": True}},
+    "_is_on_its_way_out": {
+        "after": {"type": "gluster", "source.hosts": [{"name": "g"}], "source.name": "v"},
+        "steps": ["define"],
+    },
+    "_can_be_made": {"after": AT_B, "host": PoolHost(obstacle=lambda path: path), "steps": ["start"]},
+    "_is_open_to_guests": {"after": AT_B, "host": PoolHost(closed=lambda _: "qemu:/b"), "steps": ["start"]},
     "_keeps_no_guest_off": {
         "after": {},
         "before": {"type": "dir"},
@@ -696,7 +697,6 @@ BROKEN: dict[str, dict[str, t.Any]] = {
         "steps": ["stop"],
     },
     "_is_known_to_libvirt": {"after": NAT, "recent": (("nat.ipv6", (6, 5)),), "host": NetworkHost(version=6_004_000)},
-    "_is_a_directory": {"after": {}, "before": {"type": "netfs"}, "found": THERE},
     "_stays": {
         "after": {"type": "dir", "path": "/b"},
         "before": {"type": "dir", "path": "/a"},

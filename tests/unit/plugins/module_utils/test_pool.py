@@ -9,17 +9,23 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_arguments, run_noun_options
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Start
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan, Start
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._storage import fields_pool, files_pool, run_pools
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import PoolHost, PoolUser, RawPoolHost
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
+    POOL_TYPES,
+    PoolHost,
+    PoolUser,
+    RawPoolHost,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
 
@@ -35,9 +41,14 @@ def found(*, active: bool, kind: str = "dir", path: str = "/srv/a") -> Found:
 HERE, OFF = found(active=True), found(active=False)
 
 
-def params(path: str | None = None, state: str = "active", autostart: bool | None = None) -> dict[str, t.Any]:
+def params(
+    path: str | None = None, state: str = "active", autostart: bool | None = None, **more: t.Any
+) -> dict[str, t.Any]:
     """As Ansible hands them over."""
-    return {"name": "a", "path": path, "state": state, "autostart": autostart}
+    given = {"name": "a", "path": path, "state": state, "autostart": autostart, **more}
+    result = ArgumentSpecValidator(run_noun_options.argument_spec(POOL.schema)).validate(given)
+    assert not result.error_messages, result.error_messages
+    return dict(result.validated_parameters)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +74,10 @@ def test_steps(wanted: dict[str, t.Any], there: Found | None, steps: list[str]) 
 
 def test_a_pool_is_wanted_active_unless_said_otherwise() -> None:
     spec = run_noun_options.argument_spec(POOL.schema)
-    assert ArgumentSpecValidator(spec).validate({"name": "a"}).validated_parameters == params() | {"seen": None}
+    assert {key: value for key, value in params().items() if value not in (None, False)} == {
+        "name": "a",
+        "state": "active",
+    }
     assert spec["state"]["choices"] == ["active", "inactive", "absent"]
 
 
@@ -73,6 +87,7 @@ def test_what_goes_is_told() -> None:
         ("active", True, None),
         ("autostart", True, None),
         ("path", "/srv/a", None),
+        ("type", "dir", None),
     ]
 
 
@@ -82,8 +97,7 @@ def test_what_goes_is_told() -> None:
         (params(), None, BadInput, "path of pool a: it is required for a new pool"),
         (params("srv/a"), None, BadInput, "path of pool a: must be an absolute path"),
         (params("/srv/b"), HERE, Refused, "disks of guests would stay behind"),
-        (params(), found(active=True, kind="logical"), Refused, "of type logical"),
-        (params("/srv/b"), found(active=True, kind="logical"), Refused, "of type logical[^;]*; choose another name$"),
+        (params(type="logical"), HERE, Refused, "cannot change type: dir -> logical of pool a"),
     ],
 )
 def test_refusals(wanted: dict[str, t.Any], there: Found | None, error: type[Exception], reason: str) -> None:
@@ -92,7 +106,7 @@ def test_refusals(wanted: dict[str, t.Any], there: Found | None, error: type[Exc
 
 
 def test_all_that_is_refused_is_told_at_once() -> None:
-    host = PoolHost(directories=lambda: {"/srv/b": "b"}, obstacle=lambda path: path)
+    host = PoolHost(others=lambda: {"b": {"type": "dir", "path": "/srv/b"}}, obstacle=lambda path: path)
     with pytest.raises(Refused, match=r"^cannot create pool a in /srv/b: .*; cannot start pool a in /srv/b: "):
         plan(POOL, run_noun.spec(POOL, params("/srv/b")), Facts(None, host))
 
@@ -105,7 +119,8 @@ def test_a_pool_goes_whatever_else_is_said_of_it() -> None:
 def test_a_noun_may_have_a_name_and_a_table_alone() -> None:
     """Without options of every noun, without fields that no option has, and with nothing that what runs can be told."""
     schema = Schema(kind=POOL.schema.kind, table=POOL.schema.table, states=("active",))
-    assert set(run_noun_options.argument_spec(schema)) == {"name", "state", "seen", "autostart", "type", "path"}
+    options = {"name", "state", "seen", "autostart", "type", "path", "source", "cow", "mode", "owner", "group", "label"}
+    assert set(run_noun_options.argument_spec(schema)) == options
     bare = Noun(
         schema=schema, shape=POOL.shape, skeleton=POOL.skeleton, rules=(), made=POOL.made, shown=(), host=POOL.host
     )
@@ -115,7 +130,7 @@ def test_a_noun_may_have_a_name_and_a_table_alone() -> None:
 
 @pytest.mark.parametrize("state", ["active", "inactive"])
 def test_check_mode_says_what_a_real_run_does(state: str) -> None:
-    wanted: dict[str, t.Any] = {"name": "extra", "path": "/srv/extra", "state": state, "autostart": None, "seen": None}
+    wanted: dict[str, t.Any] = {**params("/srv/extra", state), "name": "extra"}
     with opened("test:///default") as connection:
 
         def run(*, check_mode: bool = False, **more: str) -> dict[str, t.Any]:
@@ -128,6 +143,7 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
         assert (again["changed"], again["pool"]) == (False, predicted["pool"])
         assert again["pool"] == {
             "name": "extra",
+            "type": "dir",
             "path": "/srv/extra",
             "active": state == "active",
             "autostart": state == "active",
@@ -142,7 +158,7 @@ def noted(host: PoolHost, there: Found | None, **wanted: t.Any) -> list[str]:
 
 
 def test_a_directory_is_of_one_pool() -> None:
-    host = PoolHost(directories=lambda: {"/srv/b": "b"})
+    host = PoolHost(others=lambda: {"b": {"type": "dir", "path": "/srv/b"}})
     with pytest.raises(Refused, match="cannot create pool a in /srv/b/: it is the directory of pool b; use that pool"):
         noted(host, None, path="/srv/b/")
     assert not noted(host, None, path="/srv/b/a") and not noted(host, None, state="absent")
@@ -253,7 +269,7 @@ def test_who_uses_a_pool() -> None:
     )
     raw = RawPoolHost(lambda: others, lambda: guests)
     host = fields_pool.host(raw, "a", HERE)
-    assert host.directories() == {"/srv/b": "b"}
+    assert [values["type"] for values in host.others().values()] == ["dir", "logical", "rbd"]
     assert host.users() == [PoolUser("one", by_pool=True), PoolUser("two", by_pool=False)]
     assert host.obstacle("/etc/passwd") is None
     assert fields_pool.host(raw, "a", None).users() == [PoolUser("one", by_pool=True)]
@@ -312,3 +328,163 @@ def test_what_libvirt_refuses_is_refused_before(
             with pytest.raises(Refused, match=reason):
                 run_noun.converge(connection, POOL, API, params(path), Gate(check_mode=check_mode))
         assert [pool.name() for pool in connection.listAllStoragePools()] == ["default-pool"]
+
+
+NFS = {"hosts": [{"name": "nfs1"}], "dir": "/export"}
+TARGET = "iqn.2024-01.org.example:one"
+EVERY: dict[str, dict[str, t.Any]] = {
+    "dir": {"path": "/srv/a", "cow": False, "mode": "0711", "owner": 0, "group": 0},
+    "fs": {"path": "/srv/a", "source": {"devices": ["/dev/sdb1"], "format": "ext4"}},
+    "netfs": {"path": "/srv/a", "source": {**NFS, "format": "nfs", "protocol": "4.2"}},
+    "logical": {"source": {"name": "vg", "devices": ["/dev/sdb", "/dev/sdc"], "format": "lvm2"}},
+    "disk": {"source": {"devices": ["/dev/sdb"], "format": "gpt"}},
+    "iscsi": {
+        "source": {
+            "hosts": [{"name": "san", "port": 3260}],
+            "devices": [TARGET],
+            "auth": {"type": "chap", "username": "u", "secret_usage": "target1"},
+        }
+    },
+    "iscsi-direct": {"source": {"hosts": [{"name": "san"}], "devices": [TARGET], "initiator": "iqn.2024-01.org:me"}},
+    "scsi": {"source": {"adapter": {"type": "scsi_host", "name": "host1"}}},
+    "mpath": {},
+    "rbd": {
+        "source": {
+            "name": "vms",
+            "hosts": [{"name": "mon1"}, {"name": "mon2", "port": 6789}],
+            "auth": {"type": "ceph", "username": "admin", "secret": "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2"},
+        }
+    },
+    "gluster": {"source": {"hosts": [{"name": "g1"}], "name": "volume", "dir": "/vms"}},
+    "zfs": {"source": {"name": "tank/vms"}},
+}
+RNG = Path("/usr/share/libvirt/schemas/storagepool.rng")
+
+
+def planned(there: Found | None = None, host: PoolHost | None = None, **given: t.Any) -> NounPlan:
+    """The plan for the pool."""
+    return plan(POOL, run_noun.spec(POOL, params(**given)), Facts(there, host))
+
+
+def document(made: NounPlan) -> str:
+    """What libvirt is told."""
+    (xml,) = [step.xml for step in made.steps if isinstance(step, Define)]
+    return xml
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_pool_of_every_type_is_defined_and_comes_back(kind: str) -> None:
+    assert set(EVERY) == set(POOL_TYPES)
+    made = planned(type=kind, **EVERY[kind])
+    xml = document(made)
+    again = Found("2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", xml=xml)
+    assert not planned(again, state="inactive", type=kind, **EVERY[kind]).steps
+    given = run_noun_arguments.arguments(POOL.schema, "a", again)
+    assert given["type"] == kind and not planned(again, **{**given, "state": "inactive", "autostart": None}).steps
+    if RNG.exists():
+        etree.RelaxNG(etree.parse(str(RNG))).assertValid(etree.fromstring(xml))
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("fs", ["path", "source.devices"]),
+        ("netfs", ["path", "source.hosts", "source.dir"]),
+        ("disk", ["source.devices"]),
+        ("iscsi", ["source.hosts", "source.devices"]),
+        ("iscsi-direct", ["source.hosts", "source.devices", "source.initiator"]),
+        ("scsi", ["source.adapter"]),
+        ("rbd", ["source.name"]),
+        ("gluster", ["source.hosts", "source.name"]),
+        ("zfs", ["source.name"]),
+    ],
+)
+def test_what_a_type_needs_is_told_at_once(kind: str, told: list[str]) -> None:
+    with pytest.raises(BadInput, match="required for a new pool of type") as error:
+        planned(type=kind)
+    assert [str(one).partition(" of ")[0].rpartition(": ")[2] for one in error.value.problems] == told
+
+
+def test_what_a_type_does_not_have_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"source.hosts of pool a: it applies to type netfs, .*, not dir"):
+        planned(path="/srv/a", source={"hosts": [{"name": "x"}]})
+    with pytest.raises(BadInput, match=r"mode of pool a: must be octal digits in quotes"):
+        planned(path="/srv/a", mode=711)
+    with pytest.raises(BadInput, match=r"path of pool a: it applies to type"):
+        planned(type="rbd", path="/srv/a", source={"name": "x"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours", "theirs", "told"),
+    [
+        (
+            "netfs",
+            {},
+            {"source": {**NFS, "dir": "/export/"}, "path": "/srv/b"},
+            "of nfs1:/export: it is that of pool b",
+        ),
+        ("netfs", {}, {"source": {**NFS, "dir": "/other"}, "path": "/srv/b"}, None),
+        ("netfs", {}, {"source": {**NFS, "dir": "/other"}, "path": "/srv/a/"}, "directory of pool b"),
+        ("fs", {}, {"source": {"devices": ["/dev/sdb1"]}, "path": "/srv/b"}, "/dev/sdb1"),
+        ("logical", {}, {}, "of volume group vg: it is that of pool b"),
+        ("rbd", {}, {"source": {"name": "vms"}}, None),
+        ("rbd", {}, {"source": {"name": "vms", "hosts": [{"name": "MON2"}]}}, "vms: it is that of pool b"),
+        ("zfs", {}, {}, "dataset tank/vms"),
+        ("scsi", {}, {}, "adapter host1"),
+        ("mpath", {}, {}, "all multipath devices"),
+    ],
+)
+def test_a_pool_is_of_nothing_that_another_is_of(
+    kind: str, ours: dict[str, t.Any], theirs: dict[str, t.Any], told: str | None
+) -> None:
+    other = document(planned(type=kind, **{**EVERY[kind], **theirs}))
+    raw = RawPoolHost(lambda: [("b", other)], tuple)
+    try:
+        planned(None, fields_pool.host(raw, "a", None), type=kind, **{**EVERY[kind], **ours})
+    except Refused as refusal:
+        assert told is not None and told in str(refusal)
+    else:
+        assert told is None
+
+
+def test_one_target_is_of_one_pool_however_it_is_reached() -> None:
+    other = document(planned(type="iscsi", **EVERY["iscsi"]))
+    raw = RawPoolHost(lambda: [("b", other)], tuple)
+    with pytest.raises(Refused, match=f"of san:{TARGET}: it is that of pool b"):
+        planned(None, fields_pool.host(raw, "a", None), type="iscsi-direct", **EVERY["iscsi-direct"])
+
+
+def test_what_a_pool_is_of_stays() -> None:
+    there = Found("u", xml=document(planned(type="netfs", **EVERY["netfs"])))
+    with pytest.raises(Refused, match=r"cannot change source.dir: /export -> /other of pool a: the disks of guests"):
+        planned(there, source={**NFS, "dir": "/other"})
+    made = planned(there, source={"protocol": "4.1"}, state="inactive")
+    assert [str(step) for step in made.steps] == ["define pool a (source.protocol)"]
+
+
+FS = {"type": "fs", **EVERY["fs"], "build": True}
+EMPTY, FULL = PoolHost(content=lambda _device: None), PoolHost(content=lambda _device: "holds xfs")
+
+
+def test_only_empty_devices_are_built_on() -> None:
+    steps = [str(step) for step in planned(None, EMPTY, **FS).steps]
+    assert steps[:2] == ["define pool a in /srv/a (fs /dev/sdb1)", "build pool a on /dev/sdb1"] and len(steps) == 4
+    with pytest.raises(Refused, match="cannot build pool a: /dev/sdb1 holds xfs; to use what is there, omit build"):
+        planned(None, FULL, **FS)
+    with pytest.raises(Refused, match="its devices are on another machine"):
+        planned(None, PoolHost(), **FS)
+    defined = Found("u", xml=document(planned(None, EMPTY, **FS)))
+    assert "build pool a on /dev/sdb1" in map(str, planned(defined, EMPTY, **FS).steps), "the run was interrupted"
+    assert [str(step) for step in planned(defined, FULL, **FS).steps] == ["start pool a"]
+    running = dataclasses.replace(defined, live_xml=defined.xml)
+    assert not planned(running, EMPTY, **FS).steps
+    with pytest.raises(BadInput, match=r"source\.format of pool a: build requires it"):
+        planned(None, EMPTY, **{**FS, "source": {"devices": ["/dev/sdb1"]}})
+    with pytest.raises(BadInput, match="it applies to type fs, disk or logical, not mpath"):
+        planned(None, EMPTY, type="mpath", build=True)
+
+
+def test_what_is_on_a_device(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert files_pool.content(str(tmp_path / "file")) == "is no block device"
+    assert files_pool.content(str(tmp_path / "none")) == "does not exist"
