@@ -124,6 +124,7 @@ def _run_events() -> None:
 _ENDED = ("client socket is closed", "End of file while reading data", "Broken pipe", "Connection reset")
 _RUN_AGAIN = "its libvirt daemon was restarted or has crashed (journalctl -u libvirtd -u virtqemud); run again"
 # Of a guest that ends as its migration begins, libvirt 9.0 keeps a job that nobody ends.
+_NO_BACKEND = "missing backend for pool type"
 _HELD = "remoteDispatchDomainMigratePerform"
 _LET_GO = "if nobody migrates it, restart the libvirt daemon of that host (guests go on running), and run again"
 
@@ -158,4 +159,8 @@ def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
         remedy = remedy or _RUN_AGAIN
     elif _HELD in message:
         remedy = remedy or _LET_GO
+    elif _NO_BACKEND in message:
+        remedy = (
+            "install libvirt's driver of that type (a package libvirt-daemon-driver-storage-...), and restart libvirtd"
+        )
     return kind(f"{message}; {remedy}" if remedy else message)

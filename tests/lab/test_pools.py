@@ -1,0 +1,186 @@
+"""Storage pools of the types that the lab's hosts can have: judged by virsh, mount, blkid and the devices themselves."""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors
+
+pytestmark = pytest.mark.lab
+
+LAB = Hypervisors("pools")
+on = functools.partial(LAB.on, "hyper1")
+PACKAGES = "glusterfs-server glusterfs-client tgt libvirt-daemon-driver-storage-iscsi-direct"
+TARGET, FIRST, LAST = "iqn.2024-01.org.example:one", 40, 42  # loop devices are the machine's: far from those it uses
+DEVICES = [f"/dev/loop{number}" for number in range(FIRST, LAST + 1)]
+FS = {"name": "fs", "type": "fs", "path": "/srv/fs", "source": {"devices": DEVICES[:1], "format": "ext4"}}
+GLUSTER = {
+    "name": "shared",
+    "type": "netfs",
+    "path": "/srv/shared",
+    "source": {"hosts": [{"name": "hyper1"}], "dir": "/vms", "format": "glusterfs"},
+}
+ISCSI = {
+    "name": "san",
+    "type": "iscsi-direct",
+    "source": {"hosts": [{"name": "127.0.0.1"}], "devices": [TARGET], "initiator": "iqn.2024-01.org.example:me"},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hypervisor() -> Iterator[None]:
+    """A hypervisor with devices, a Gluster volume and an iSCSI target."""
+    with hypervisors("pools"):
+        on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {PACKAGES} >/dev/null")
+        assert "restart libvirtd" in refused(**ISCSI)
+        on("systemctl restart libvirtd")
+        for number in range(FIRST, LAST + 1):
+            on(
+                f"test -e /dev/loop{number} || mknod /dev/loop{number} b 7 {number}; truncate -s 200M /root/disk{number}; "
+                f"losetup /dev/loop{number} /root/disk{number}"
+            )
+        on(
+            "systemctl start glusterd && mkdir -p /srv/brick && gluster --mode=script volume create vms hyper1:/srv/brick "
+            "force && gluster volume start vms"
+        )
+        on(
+            f"systemctl start tgt && truncate -s 64M /root/lun && tgtadm --lld iscsi --op new --mode target --tid 1 -T "
+            f"{TARGET} && tgtadm --lld iscsi --op new --mode logicalunit --tid 1 --lun 1 -b /root/lun && tgtadm --lld "
+            "iscsi --op bind --mode target --tid 1 -I ALL"
+        )
+        try:
+            yield
+        finally:
+            on("umount /srv/fs /srv/shared; for n in 40 41 42; do losetup -d /dev/loop$n; done; true")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """What a test makes goes with it."""
+    yield
+    on(
+        "for p in $(virsh pool-list --all --name | grep -vx default); do virsh -q pool-destroy $p; virsh -q pool-undefine $p; "
+        f"done 2>/dev/null; wipefs -qa {' '.join(DEVICES)}; rm -rf /srv/dir"
+    )
+
+
+def told(module: str, *, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+    """What a module answers."""
+    task = {f"corral.virt.{module}": options, "register": "told"}
+    return t.cast("dict[str, t.Any]", LAB.tell(task, hosts="hyper1", check=check)["hyper1"])
+
+
+def refused(**options: t.Any) -> str:
+    """Why virt_pool refuses."""
+    return LAB.module("virt_pool", ok=False, **options)
+
+
+def state() -> str:
+    """All that a pool changes on the host."""
+    digests = f"for d in {' '.join(DEVICES)}; do grep -q ^$d /proc/mounts || sha256sum $d; done"
+    return on(f"virsh pool-list --all; grep /srv /proc/mounts; {digests}; ls /srv")
+
+
+def four_steps(**options: t.Any) -> list[str]:
+    """Check, do, check again, do again; the steps."""
+    before = state()
+    checked = told("virt_pool", check=True, **options)
+    assert checked["changed"] and state() == before
+    done = told("virt_pool", **options)
+    assert done["steps"] == checked["steps"] and done["diff"] == checked["diff"]
+    for check in (True, False):
+        again = told("virt_pool", check=check, **options)
+        assert not again["changed"] and not again["steps"], again
+    return t.cast("list[str]", done["steps"])
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "files"),
+    [
+        ({"name": "dir", "path": "/srv/dir"}, "in /srv/dir", True),
+        ({**FS, "build": True}, f"in /srv/fs (fs {DEVICES[0]})", True),
+        (GLUSTER, "in /srv/shared (netfs hyper1:/vms)", True),
+        (ISCSI, f"(iscsi-direct 127.0.0.1:{TARGET})", False),
+    ],
+    ids=["dir", "fs", "netfs", "iscsi-direct"],
+)
+def test_a_pool_comes_stops_starts_and_goes(options: dict[str, t.Any], where: str, files: bool) -> None:
+    name, kind = options["name"], options.get("type", "dir")
+    build = [f"build pool {name} on {DEVICES[0]}"] if "build" in options else []
+    assert four_steps(**options) == [
+        f"define pool {name} {where}",
+        *build,
+        f"set autostart of pool {name} on",
+        f"start pool {name}",
+    ]
+    mounted = {"fs": f"{DEVICES[0]} /srv/fs ext4", "netfs": "hyper1:/vms /srv/shared fuse.glusterfs"}.get(kind)
+    assert mounted is None or mounted in on("cat /proc/mounts")
+    (found,) = told("virt_pool_info", name=name, arguments=True)["pools"]
+    assert found["type"] == kind and found["capacity_bytes"] > 0 and found["active"]
+    assert not told("virt_pool", **found["arguments"])["changed"]
+    if files:
+        volume = {"name": "v", "pool": name, "capacity": "8MiB"}
+        assert told("virt_volume", **volume)["changed"] and not told("virt_volume", **volume)["changed"]
+        assert told("virt_volume", **{**volume, "capacity": "16MiB"})["changed"]
+        assert on(f"qemu-img info {options['path']}/v | grep -c '16 MiB'") == "1"
+        listed = told("virt_volume_info", pool=name)["volumes"]
+        assert [one["name"] for one in listed if one["name"] != "lost+found"] == ["v"]
+    else:
+        assert "unit:0:0:1" in on(f"virsh vol-list {name}")
+        said = LAB.module("virt_volume", ok=False, name="v", pool=name, capacity="8MiB")
+        assert f"the pool is of type {kind}; this module knows pools that are directories" in said
+    assert four_steps(name=name, state="inactive") == [f"stop pool {name}"]
+    assert mounted is None or mounted not in on("cat /proc/mounts")
+    assert four_steps(name=name) == [f"start pool {name}"]
+    assert four_steps(name=name, state="absent") == [f"stop pool {name}", f"undefine pool {name}"]
+    assert not files or kind == "fs" or on(f"ls {'/srv/brick' if kind == 'netfs' else options['path']}") == "v"
+
+
+def test_what_is_on_a_device_stays() -> None:
+    on(f"mkfs.ext4 -q {DEVICES[1]} && mkfs.xfs -q -f {DEVICES[2]} 2>/dev/null || mkswap {DEVICES[2]}")
+    before = state()
+    for device, content in ((DEVICES[1], "holds ext4"), (DEVICES[2], "holds "), ("/root", "is no block device")):
+        source = {"devices": [device], "format": "ext4"}
+        for kind in ("fs", "disk", "logical"):
+            options: dict[str, t.Any] = {
+                **FS,
+                "type": kind,
+                "source": {**source, "format": {"disk": "gpt", "logical": "lvm2"}.get(kind, "ext4")},
+            }
+            if kind != "fs":
+                del options["path"]
+            assert f"{device} {content}" in refused(**options, build=True)
+            assert f"{device} {content}" in LAB.module("virt_pool", "--check", ok=False, **options, build=True)
+    assert state() == before
+    used = {**FS, "source": {"devices": [DEVICES[1]], "format": "ext4"}}
+    assert four_steps(**used)[-1] == "start pool fs"  # without build, it is used as it is
+
+
+def test_one_thing_is_of_one_pool() -> None:
+    four_steps(**FS, build=True)
+    four_steps(**GLUSTER)
+    four_steps(**ISCSI)
+    on(f"ln -sfn {DEVICES[0]} /dev/one; mkdir -p /srv/other")
+    other = {**FS, "name": "b", "path": "/srv/other", "source": {"devices": ["/dev/one"]}}
+    assert f"it is that of pool fs, which calls it {DEVICES[0]}" in refused(**other)
+    assert "it is the directory of pool shared" in refused(name="b", path="/srv/shared")
+    assert "it is that of pool shared" in refused(**{**GLUSTER, "name": "b", "path": "/srv/other"})
+    assert "it is that of pool san" in refused(**{**ISCSI, "name": "b"})
+    assert "the disks of guests would stay behind" in refused(**{**FS, "source": {"devices": [DEVICES[2]]}})
+
+
+def test_a_server_that_is_not_there_leaves_nothing_behind() -> None:
+    before = state()
+    lost = {**GLUSTER, "source": {**t.cast("dict[str, t.Any]", GLUSTER["source"]), "dir": "/none"}}
+    assert "it is as before (undefine pool shared)" in refused(**lost)
+    assert "it is as before" in refused(
+        **{
+            **ISCSI,
+            "source": {**t.cast("dict[str, t.Any]", ISCSI["source"]), "devices": ["iqn.2024-01.org.example:none"]},
+        }
+    )
+    assert state().replace("shared\n", "") == before.replace("shared\n", "")  # libvirt makes the mount point
