@@ -89,6 +89,7 @@ POOLS: dict[str, t.Any] = {
         {
             "name": "backup",
             "type": "logical",
+            "source": {"name": "backup", "devices": ["/dev/sdb"], "hosts": None},
             "active": False,
             "autostart": False,
             "path": "/dev/backup",

@@ -251,10 +251,19 @@ def _whole_pool(pool: Told) -> dict[str, t.Any]:
     return {
         **_pool(pool),
         "type": str(pool["type"]),
+        "source": _source(pool.get("source") or {}),
         "active": bool(pool["active"]),
         "autostart": bool(pool.get("autostart")),
         "allocation_bytes": _number(pool.get("allocation_bytes")),
     }
+
+
+def _source(source: Told) -> str | None:
+    """Where the volumes of a pool come from: `nas:/export`, a volume group, devices."""
+    hosts = ",".join(str(host["name"]) for host in source.get("hosts") or ())
+    adapter = (source.get("adapter") or {}).get("name")
+    things = [source.get("name"), source.get("dir"), *(source.get("devices") or ()), adapter]
+    return ":".join(filter(None, (hosts, ",".join(str(one) for one in things if one)))) or None
 
 
 def _volumes(result: Told, _guests: Guests) -> dict[str, t.Any]:

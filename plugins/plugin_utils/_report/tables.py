@@ -199,7 +199,7 @@ def _pool(pool: Report) -> list[_Cell]:
         _Cell("active") if pool["active"] else _Cell("inactive", "yellow"),
         _bar(used, whole),
         *(_Cell(size(each), right=True) for each in (used, whole, pool["available_bytes"])),
-        _Cell(pool["path"] or "-"),
+        _Cell(" ".join(filter(None, (pool["path"], pool["source"] and f"({pool['source']})"))) or "-"),
     ]
 
 
