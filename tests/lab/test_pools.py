@@ -155,6 +155,38 @@ def test_a_pool_comes_stops_starts_and_goes(options: dict[str, t.Any], where: st
     assert not files or kind == "fs" or on(f"ls {'/srv/brick' if kind == 'netfs' else options['path']}") == "v"
 
 
+@pytest.mark.parametrize("options", [{**FS, "build": True}, GLUSTER], ids=["fs", "netfs"])
+def test_guests_have_their_disks_in_it(options: dict[str, t.Any]) -> None:
+    pool, path = options["name"], options["path"]
+    told("virt_pool", **options)
+    guest: dict[str, t.Any] = {
+        "name": "pg",
+        "vcpus": 1,
+        "memory": "64MiB",
+        "state": "present",
+        "interfaces": [],
+        "disks": [{"name": "system", "size": "8MiB", "pool": pool}],
+    }
+    copy: dict[str, t.Any] = {
+        "name": "pc",
+        "state": "present",
+        "clone_of": "pg",
+        "disks": [{"name": "system", "pool": pool}],
+    }
+    for one in (guest, copy):
+        assert told("virt_domain", **one)["changed"] and not told("virt_domain", **one)["changed"]
+    on(f"qemu-img compare {path}/pg-system.qcow2 {path}/pc-system.qcow2")
+    assert told("virt_domain", name="pg", disks=[{"name": "system", "size": "16MiB"}])["changed"]
+    assert "virtual size: 16 MiB" in on(f"qemu-img info {path}/pg-system.qcow2")
+    on("virsh -q start pg")
+    assert told("virt_domain", name="pg", disks=[{"name": "system", "size": "24MiB"}])["changed"]
+    assert "24.000 MiB" in on("virsh domblkinfo pg vda --human")
+    on("virsh -q destroy pg")
+    for name in ("pg", "pc"):
+        assert told("virt_domain", name=name, state="absent", remove_storage=True)["changed"]
+    assert [one for one in on(f"ls {path}").split() if one != "lost+found"] == []
+
+
 def test_what_is_on_a_device_stays() -> None:
     on(f"mkfs.ext4 -q {DEVICES[1]} && mkfs.xfs -q -f {DEVICES[2]} 2>/dev/null || mkswap {DEVICES[2]}")
     before = state()
