@@ -29,6 +29,7 @@ FLOORS = (
     "_address",
     "_seed",
     "_guest",
+    "_disk_move",
     "_migration",
     "_placement",
 )

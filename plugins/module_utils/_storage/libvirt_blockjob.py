@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["grow", "pull"]
+__all__ = ["grow", "interruptible", "pull", "watched_end"]
 
 _LOOK_S = 0.5  # progress; the end comes as an event
 
@@ -38,7 +38,7 @@ def pull(
     domain = libvirt_query.by_uuid(connection, uuid)
     guest = domain.name()
     what = f"disk {target} of {guest}"
-    with explained("flatten", what), _ended(connection, domain, target) as ended, _interruptible():
+    with explained("flatten", what), watched_end(connection, domain, target) as ended, interruptible():
         job = domain.blockJobInfo(target)
         if job and job["type"] != libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_PULL:
             raise Refused(
@@ -81,7 +81,7 @@ class _End(threading.Event):
 
 
 @contextlib.contextmanager
-def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_End]:
+def watched_end(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_End]:
     """Yields an event for the end of the disk's jobs.
 
     The connection must be `watched`: an interrupt must not get lost in libvirt's callbacks.
@@ -109,7 +109,7 @@ def _ended(connection: Connection, domain: t.Any, target: str) -> t.Iterator[_En
 
 
 @contextlib.contextmanager
-def _interruptible() -> t.Iterator[None]:
+def interruptible() -> t.Iterator[None]:
     """Turn SIGTERM and SIGHUP into KeyboardInterrupt, so that the job ends with the run."""
 
     def interrupt(_signal: int, _frame: object) -> None:

@@ -1,0 +1,27 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Copy the file of a disk that nobody writes."""
+
+from __future__ import annotations
+
+import subprocess
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._system import durable
+
+__all__ = ["copy"]
+
+
+def copy(path: str, to: str) -> None:
+    """Copy the content of a file into an existing one, holes as holes, and compare both; raises Failed."""
+    for command in (
+        ["cp", "--sparse=always", "--reflink=auto", "--", path, to],
+        ["cmp", "--", path, to],
+    ):
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if done.returncode:
+            reason = " ".join((done.stderr or done.stdout).split())
+            raise Failed(f"cannot copy {path} to {to}: {reason}; the disk is where it was; mend that, and run again")
+    durable.fsync(to)

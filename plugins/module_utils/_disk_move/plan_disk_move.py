@@ -1,0 +1,491 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how a disk of a guest moves to another pool of its host, and what must not be so. Pure.
+
+A mark beside the new file tells which disk of which guest it is for, where that was, and which file it is: so a later
+run goes on, or begins again, and never takes somebody else's file for its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import re
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Plan
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.xml_disk_move import mirror, moved
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume, GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
+
+__all__ = [
+    "Begin",
+    "CopyOff",
+    "CopyRunning",
+    "DiskFile",
+    "Finish",
+    "Mark",
+    "MoveHost",
+    "MovePlan",
+    "MoveSpec",
+    "Pivot",
+    "Remember",
+    "another_run",
+    "check_pivot",
+    "check_still_off",
+    "checked",
+    "plan",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveSpec:
+    """What is asked for."""
+
+    guest: str
+    disk: str
+    pool: str
+
+
+class DiskFile(t.NamedTuple):
+    """The file of a disk: what it takes, how large the guest sees it, what it stands on, and which file it is."""
+
+    allocated_bytes: int
+    capacity_bytes: int
+    format: str  # as its first bytes say
+    backing: str | None
+    backing_format: str | None
+    data_file: str | None
+    encrypted: bool
+    identity: FileIdentity | None
+
+
+class Mark(t.NamedTuple):
+    """What is recorded beside the new file."""
+
+    disk: str
+    guest: str  # UUID
+    source: str  # where the disk was
+    owned: bool  # whether that file was made for the guest, and goes
+    old: FileIdentity | None = None
+
+    def text(self) -> str:
+        """The first line of the mark."""
+        known = f"{self.old.inode} {self.old.born_ns}" if self.old else "unknown"
+        own = "own" if self.owned else "kept"
+        return f"disk {self.disk} of guest {self.guest}, moved from {self.source} ({own}, {known})"
+
+    @classmethod
+    def of(cls, text: str) -> Mark | None:
+        """The mark with this first line; None for one of others."""
+        found = _MARK.fullmatch(text)
+        if found is None:
+            return None
+        disk, guest, source, own, inode, born = found.groups()
+        born_ns = int(born) if born and born != "None" else None
+        return cls(disk, guest, source, own == "own", FileIdentity(int(inode), born_ns) if inode else None)
+
+
+_MARK = re.compile(r"disk (\S+) of guest (\S+), moved from (/.*) \((own|kept), (?:(\d+) (\d+|None)|unknown)\)")
+
+
+class MoveHost(t.Protocol):
+    """The host of the guest; its files are those of this machine."""
+
+    def guest(self, name: str) -> FoundGuest | None:
+        """The guest."""
+
+    def pool(self, name: str) -> PoolDirectory:
+        """The pool with its directory; raises NotFound, or Refused if its volumes are no files here."""
+
+    def free_bytes(self, directory: str) -> int:
+        """Bytes that are free there."""
+
+    def located(self, pool: str, volume: str) -> str | None:
+        """The path of a volume."""
+
+    def kept(self, uuid: str) -> tuple[str, ...]:
+        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
+
+    def job(self, uuid: str, target: str) -> str | None:
+        """What works on the disk of a running guest: copy, backup or another word; None: nothing."""
+
+    def user(self, path: str, but: str) -> str | None:
+        """Who uses a file, but the guest with this UUID."""
+
+    def file(self, path: str, form: str) -> DiskFile | None:
+        """The file of a disk with this format; None if it is missing or no regular file."""
+
+    def exists(self, path: str) -> bool:
+        """True if there is something of that name."""
+
+    def mark(self, pool: str, name: str) -> tuple[str, bool] | None:
+        """The mark beside a volume, and whether it is about the file that is there; None without one."""
+
+    def host_uuid(self) -> str:
+        """The UUID of the host."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Begin(GuestStep):
+    """Make the empty file that the disk moves into, and the mark beside it."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="of a half copy that is replaced: which file it is, as its mark tells, and who uses it",
+        holds="",
+        leaves="the file; its user",
+        by=("volume", "replace"),
+    )
+
+    volume: Volume
+    mark: str = dataclasses.field(repr=False)
+    replace: bool = False  # what an interrupted run has left
+
+    def __str__(self) -> str:
+        return f"create disk {self.volume.path}" + (
+            " (again: an interrupted run has left a part)" if self.replace else ""
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyRunning(GuestStep):
+    """Let the running guest's QEMU copy the disk, and write what the guest writes to both."""
+
+    uuid: str = dataclasses.field(repr=False)
+    target: str
+    to: str
+    format: str
+    shallow: bool
+    size_bytes: int
+    goes_on: bool = False  # an interrupted run has begun it
+
+    def __str__(self) -> str:
+        how = "go on copying" if self.goes_on else "copy"
+        return f"{how} disk {self.target} of running {self.guest} ({bytes_text(self.size_bytes)}) to {self.to}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyOff(GuestStep):
+    """Copy the file of a guest that is off, and compare both."""
+
+    path: str
+    to: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"copy disk {self.path} ({bytes_text(self.size_bytes)}) to {self.to}, and compare"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pivot(GuestStep):
+    """Let the running guest use the copy alone."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID; that the disk is still the one that is copied, into this file",
+        holds="the copy follows each write until then",
+        leaves="the guest on its old disk; the job",
+        by=("uuid", "path", "to"),
+    )
+
+    uuid: str = dataclasses.field(repr=False)
+    target: str
+    path: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"switch disk {self.target} of running {self.guest} to {self.to}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Remember(GuestStep):
+    """Record that the new file was made for the guest, and the old one is no longer its."""
+
+    uuid: str = dataclasses.field(repr=False)
+    path: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"record that disk {self.to} is of {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finish(GuestStep):
+    """Remove the mark."""
+
+    pool: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"record that {self.name} of pool {self.pool} is complete"
+
+
+@dataclasses.dataclass(frozen=True)
+class MovePlan(Plan[GuestStep]):
+    """What is done to the disk; `path` is where it is afterwards."""
+
+    path: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """One move with all that its parts need."""
+
+    spec: MoveSpec
+    found: FoundGuest
+    name: str
+    target: str
+    source: str
+    format: str
+    pool: PoolDirectory
+    to: str
+
+    @property
+    def what(self) -> str:
+        return f"disk {self.name} of {self.found.name}"
+
+
+def plan(spec: MoveSpec, host: MoveHost) -> MovePlan:
+    """The plan; raises all refusals at once."""
+    found = host.guest(spec.guest)
+    if found is None:
+        raise NotFound(f"cannot move disk {spec.disk} of {spec.guest}: there is no such guest here")
+    disks, live = fields_disk.by_name(found.xml), fields_disk.by_name(found.live_xml or found.xml)
+    disk = disks.get(spec.disk)
+    if disk is None:
+        names = ", ".join(dict.fromkeys(one["name"] for one in disks.values())) or "none"
+        raise NotFound(f"cannot move disk {spec.disk} of {spec.guest}: it has no such disk; its disks: {names}")
+    pool = host.pool(spec.pool)
+    source, running = (_path(one, host) for one in (disk, live.get(disk["name"], {})))
+    name = disk["name"]
+    if not source:
+        raise Refused(f"cannot move disk {name} of {spec.guest}: it is no file; only files move between pools")
+    move = _Move(
+        spec, found, name, disk["target"], source, disk.get("format", "raw"), pool,
+        os.path.join(str(pool.path), os.path.basename(source)),
+    )  # fmt: skip
+    left = _left(move, host)
+    if source == running == move.to or (os.path.dirname(source) == str(pool.path)):
+        return _finished(move, left, host)
+    return _moved(move, disk, running, left, host)
+
+
+def _path(disk: t.Mapping[str, t.Any], host: MoveHost) -> str | None:
+    if disk.get("pool"):
+        return host.located(disk["pool"], disk["volume"])
+    path = disk.get("source")
+    return str(path) if path and str(path).startswith("/") else None
+
+
+def _left(move: _Move, host: MoveHost) -> Mark | None:
+    """The mark of this very move, about the file that is there; None if there is none."""
+    told = host.mark(move.spec.pool, os.path.basename(move.to))
+    mark = Mark.of(told[0]) if told and (told[1] or not host.exists(move.to)) else None
+    return mark if mark and (mark.disk, mark.guest) == (move.name, move.found.uuid) else None
+
+
+def _finished(move: _Move, left: Mark | None, host: MoveHost) -> MovePlan:
+    """What an interrupted run has not done after the switch."""
+    if left is None:
+        return MovePlan(path=move.source)
+    return MovePlan(tuple(_after(move, left, host)), path=move.source)
+
+
+def _after(move: _Move, left: Mark, host: MoveHost) -> t.Iterator[GuestStep]:
+    """The steps after the switch of a running guest's disk, and all that remains after an interruption."""
+    guest, name = move.found.name, os.path.basename(move.to)
+    if left.owned and move.to not in [one.path for one in _entries(move.found)]:
+        yield Remember(guest, move.found.uuid, left.source, move.to)
+    if left.owned and host.exists(left.source):
+        yield DeleteVolume(guest, left.source, left.old)
+    yield Finish(guest, move.spec.pool, name)
+
+
+def _entries(found: FoundGuest) -> tuple[OwnedVolume, ...]:
+    return tuple(fields_record.of(found).get("volumes") or ())
+
+
+def _moved(
+    move: _Move, disk: t.Mapping[str, t.Any], running: str | None, left: Mark | None, host: MoveHost
+) -> MovePlan:
+    found, file = move.found, host.file(move.source, move.format)
+    job = host.job(found.uuid, move.target) if found.active else None
+    ours = job == "copy" and left is not None and mirror(str(found.live_xml), move.target) == move.to
+    problems = [*_of_the_guest(move, disk, running, job if not ours else None, host), *_of_the_file(move, file, host)]
+    if not problems and file is not None and not ours:
+        problems += _of_the_place(move, file, left, host)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise Refused("; ".join(map(str, problems)))
+    file = t.cast(DiskFile, file)
+    entry = next((one for one in _entries(found) if one.path == move.source), None)
+    owned = entry is not None and entry.is_of(found.uuid, host.host_uuid()) and _is_same(entry, file)
+    mark = left if ours and left else Mark(move.name, found.uuid, move.source, owned, file.identity)
+    steps: list[GuestStep] = (
+        [] if ours else [_begin(move, file, mark, replace=left is not None and host.exists(move.to))]
+    )
+    steps += _switched(move, file, mark, ours=ours, host=host)
+    kept = () if owned else (
+        f"{move.source} was not made for {found.name} by the collection; it is kept: when nobody needs it, remove it "
+        f"with `{shlex.join(['rm', move.source])}`",
+    )  # fmt: skip
+    change = Change(f"disks[{move.name}].source", move.source, move.to)
+    return MovePlan(tuple(steps), (change,), notes=kept, path=move.to)
+
+
+def _is_same(entry: OwnedVolume, file: DiskFile) -> bool:
+    return not (entry.identity and file.identity) or entry.identity.is_same(file.identity)
+
+
+def _begin(move: _Move, file: DiskFile, mark: Mark, *, replace: bool) -> Begin:
+    volume = Volume(
+        pool=move.spec.pool,
+        name=os.path.basename(move.to),
+        path=move.to,
+        capacity_bytes=file.capacity_bytes,
+        format=move.format,
+        backing_path=file.backing,
+        backing_format=file.backing_format,
+    )
+    return Begin(move.found.name, volume, mark.text(), replace)
+
+
+def _switched(move: _Move, file: DiskFile, mark: Mark, *, ours: bool, host: MoveHost) -> list[GuestStep]:
+    found = move.found
+    if not found.active:
+        entries = [one for one in _entries(found) if one.path != move.source]
+        made = (*entries, OwnedVolume(move.to, found.uuid, host.host_uuid())) if mark.owned else None
+        xml = moved(found.xml, move.name, move.to, made)
+        seen = fields_record.fingerprint(found.xml)
+        after = [one for one in _after(move, mark, host) if not isinstance(one, Remember)]
+        return [
+            CopyOff(found.name, move.source, move.to, file.allocated_bytes),
+            Define(found.name, xml, f"disk {move.name} in pool {move.spec.pool}", found.uuid, seen),
+            *after,
+        ]
+    copy = CopyRunning(
+        found.name,
+        found.uuid,
+        move.target,
+        move.to,
+        move.format,
+        file.backing is not None,
+        file.allocated_bytes,
+        goes_on=ours,
+    )
+    return [copy, Pivot(found.name, found.uuid, move.target, move.source, move.to), *_after(move, mark, host)]
+
+
+_KEPT = {
+    "snapshots": "it has snapshots, which name the file; delete them first (virsh snapshot-delete)",
+    "checkpoints": "it has checkpoints, whose bitmaps would stay behind; delete them first (virsh checkpoint-delete)",
+    "managed_save": "its saved state names the file; start it, or discard the state (virsh managedsave-remove)",
+}
+
+
+def _of_the_guest(
+    move: _Move, disk: t.Mapping[str, t.Any], running: str | None, job: str | None, host: MoveHost
+) -> t.Iterator[VirtError]:
+    cannot, found = f"cannot move {move.what}", move.found
+    if not found.persistent:
+        yield Refused(f"{cannot}: the guest is transient, and its old disk would come back; define it first")
+    if disk.get("device", "disk") != "disk" or disk.get("readonly") or disk.get("shareable"):
+        yield Refused(f"{cannot}: only disks that one guest alone writes move; choose the medium anew")
+    if running != move.source:
+        yield Refused(
+            f"{cannot}: the running guest has {running or 'no such disk'}, the stored definition {move.source}; shut it "
+            "down, or let its definition be as it runs, and run again"
+        )
+    for kind in host.kept(found.uuid):
+        if kind in _KEPT:
+            yield Refused(f"{cannot}: {_KEPT[kind]}")
+    if job:
+        show = shlex.join(["virsh", "blockjob", found.name, move.target])
+        yield Refused(f"{cannot}: a block job ({job}) works on it ({show}); wait until it ends")
+
+
+def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterator[VirtError]:
+    cannot = f"cannot move {move.what}"
+    if file is None:
+        yield NotFound(f"{cannot}: {move.source} is missing, or no regular file; use virsh blockcopy")
+        return
+    if file.encrypted:
+        yield Refused(f"{cannot}: it is encrypted, and its copy would not be; shut the guest down, and copy the file")
+    if file.format != move.format:
+        yield Refused(
+            f"{cannot}: the guest uses it as {move.format}, and its first bytes say {file.format}; inspect it, and move "
+            "it by hand"
+        )
+    if file.backing and not file.backing.startswith("/"):
+        yield Refused(
+            f"{cannot}: it names its backing file without a directory ({file.backing}); name it by its path "
+            "(qemu-img rebase -u -b) while the guest is off"
+        )
+    if file.data_file:
+        yield Refused(f"{cannot}: its data is in {file.data_file}; flatten it with qemu-img convert first")
+    if file.backing and not file.backing_format:
+        yield Refused(
+            f"{cannot}: it does not say which format its backing file {file.backing} has; record it (qemu-img rebase -u "
+            "-F) while the guest is off"
+        )
+    user = host.user(move.source, move.found.uuid)
+    if user:
+        yield Refused(f"{cannot}: {user} uses {move.source}, too; remove that first")
+
+
+def _of_the_place(move: _Move, file: DiskFile, left: Mark | None, host: MoveHost) -> t.Iterator[VirtError]:
+    cannot = f"cannot move {move.what} to pool {move.spec.pool}"
+    if left is None and host.exists(move.to):
+        yield Refused(f"{cannot}: {move.to} exists, and is no part of this move; rename or remove it")
+    if left is not None and host.exists(move.to):
+        user = host.user(move.to, "")
+        if user:
+            yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
+    free = host.free_bytes(str(move.pool.path))
+    if file.allocated_bytes > free:
+        yield Refused(
+            f"{cannot}: it takes {bytes_text(file.allocated_bytes)}, and {bytes_text(free)} are free there; make room, "
+            "or choose another pool"
+        )
+
+
+def check_pivot(step: Pivot, source: str | None, copied: str | None) -> None:
+    """Raise Refused if the disk is not the one that is copied any more."""
+    if source != step.path or copied != step.to:
+        raise Refused(
+            f"cannot switch disk {step.target} of {step.guest}: it is {source or 'gone'} by now, copied to "
+            f"{copied or 'nothing'}; inspect it (virsh blockjob), and run again"
+        )
+
+
+def check_still_off(step: CopyOff, *, active: bool, written: bool, same: bool = True) -> None:
+    """Raise Refused if the copy of a guest's disk is not what the disk is now."""
+    if active or written or not same:
+        why = "the guest runs by now" if active else "something has written to it"
+        raise Refused(
+            f"cannot move disk {step.path} of {step.guest}: {why}; it is where it was, and {step.to} is removed by the "
+            "next run; run again"
+        )
+
+
+def another_run(guest: str) -> str:
+    """The error for a run that finds another one at work on the guest."""
+    return f"cannot move a disk of {guest}: another run moves one, or migrates it; wait for that run, and run again"
+
+
+def checked(guest: str, disk: str, pool: str) -> MoveSpec:
+    """The options; raises BadInput with every problem."""
+    given = {"guest": guest, "disk": disk, "pool": pool}
+    problems = [f"{option}: must not be empty" for option, value in given.items() if not value]
+    if problems:
+        raise BadInput(problems)
+    return MoveSpec(guest, disk, pool)

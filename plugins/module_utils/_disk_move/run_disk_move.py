@@ -1,0 +1,261 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Move a disk of a guest to another pool of its host: facts, plan, gate, result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import changes
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
+    files_disk_move,
+    libvirt_disk_move,
+    plan_disk_move,
+    xml_disk_move,
+)
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_guest_steps,
+    run_definition,
+    run_guest_steps,
+)
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
+    files_header,
+    files_qemu_img,
+    libvirt_storage,
+    plan_clone_spec,
+    run_disposal,
+    run_file_users,
+    run_pool_directory,
+    run_removed_disks,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND
+
+__all__ = ["converge"]
+
+
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, tell: Tell) -> dict[str, t.Any]:
+    """Have the disk in the pool, and return the result."""
+    spec = plan_disk_move.checked(params["guest"], params["disk"], params["pool"])
+    plan_clone_spec.check_local(connection.getURI())
+    with contextlib.ExitStack() as stack:
+        gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
+        host = _Host(connection)
+        made = plan_disk_move.plan(spec, host)
+        work = _Work(connection, host.guest(spec.guest), params, tell, stack)
+        gate.run(made.steps, work.do)
+    return {
+        "changed": bool(made.steps),
+        "steps": [str(step) for step in made.steps],
+        "diff": changes.diff(made.changes),
+        "notes": list(made.notes),
+        "path": made.path,
+    }
+
+
+class _Host:
+    """The `MoveHost` behind a connection."""
+
+    def __init__(self, connection: t.Any) -> None:
+        self._connection = connection
+
+    @asked
+    def guest(self, name: str) -> FoundGuest | None:
+        return libvirt_query.find(self._connection, name)
+
+    @asked
+    def pool(self, name: str) -> PoolDirectory:
+        run_pool_directory.directory(self._connection, name, "disks")
+        return run_pool_directory.pool_of(self._connection, name)
+
+    def free_bytes(self, directory: str) -> int:
+        return free_space.measure(directory, None).free_bytes
+
+    def located(self, pool: str, volume: str) -> str | None:
+        return libvirt_storage.path_in(self._connection, pool, volume)
+
+    def kept(self, uuid: str) -> tuple[str, ...]:
+        return libvirt_query.managed_state(self._connection, uuid)
+
+    def job(self, uuid: str, target: str) -> str | None:
+        return libvirt_disk_move.job(self._connection, uuid, target)
+
+    def user(self, path: str, but: str) -> str | None:
+        return run_file_users.users(self._connection, but=but).of(path)
+
+    @asked
+    def file(self, path: str, form: str) -> DiskFile | None:
+        if not os.path.isfile(path) or os.path.islink(path):
+            return None
+        known, taken = identity.of_path(path), free_space.allocated(path)
+        if form == "raw":  # its first bytes are the guest's
+            return DiskFile(taken, os.path.getsize(path), form, None, None, None, False, known)
+        header = files_header.read(path)
+        if header.format != form:
+            return DiskFile(taken, 0, header.format, None, None, None, False, known)
+        said = files_qemu_img.info(path, form)
+        return DiskFile(
+            taken,
+            said["virtual-size"],
+            form,
+            said.get("backing-filename"),
+            said.get("backing-filename-format"),
+            header.data_file,
+            bool(said.get("encrypted")),
+            known,
+        )
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def mark(self, pool: str, name: str) -> tuple[str, bool] | None:
+        left = libvirt_volume.unfinished(self._connection, _ref(pool, name))
+        if left is None:
+            return None
+        text, _newline, which = left.partition("\n")
+        path = libvirt_storage.path_in(self._connection, pool, name)
+        return text, bool(which) and which == _which(str(path))
+
+    @asked
+    def host_uuid(self) -> str:
+        return run_removed_disks.host_uuid(self._connection)
+
+
+def _ref(pool: str, name: str) -> Ref:
+    return VOLUME_KIND.ref(name, pool)
+
+
+def _which(path: str) -> str:
+    """Which file has the name now."""
+    found = identity.of_path(path)
+    return f"{found.inode} {found.born_ns}" if found else ""
+
+
+class _Work:
+    """The steps of one move."""
+
+    def __init__(
+        self,
+        connection: t.Any,
+        found: FoundGuest | None,
+        params: t.Mapping[str, t.Any],
+        tell: Tell,
+        locks_held: contextlib.ExitStack,
+    ) -> None:
+        self.connection, self.params, self.tell, self._locks = connection, params, tell, locks_held
+        uuid, xml = (found.uuid, found.xml) if found else ("", "")
+        self.definition = run_definition.Definition(connection, uuid, xml)
+        self._written: tuple[plan_disk_move.CopyOff, int] | None = None  # the copy, and when its original was written
+
+    def do(self, step: plan_guest_steps.GuestStep) -> object:
+        """Do one step."""
+        if isinstance(step, plan_guest_steps.Define):
+            self._check_copy()
+            return run_definition.do(self.definition, step)
+        if isinstance(step, plan_guest_steps.DeleteVolume):
+            return run_guest_steps.do(self.connection, self.definition.uuid, step)
+        return _DOERS[type(step)](self, step)
+
+    @contextlib.contextmanager
+    def is_ours(self, step: plan_disk_move.Begin) -> t.Iterator[None]:
+        """Move what an interrupted run has left out of the way, if nobody uses it."""
+        if step.replace:
+            expected = identity.of_path(step.volume.path)
+            gone = run_disposal.Disposal(self.connection, step.volume.path, step.guest, "", expected, verb="replace")
+            run_disposal.dispose(gone)
+        yield
+
+    def begin(self, step: plan_disk_move.Begin) -> None:
+        """Make the file, with its mark before and after."""
+        volume, ref = step.volume, _ref(step.volume.pool, step.volume.name)
+        libvirt_volume.mark(self.connection, ref, step.mark, _raw)
+        libvirt_storage.create(self.connection, volume.pool, xml_host.new_volume(volume), name=volume.name)
+        libvirt_volume.mark(self.connection, ref, f"{step.mark}\n{_which(volume.path)}", _raw)
+
+    def copy_running(self, step: plan_disk_move.CopyRunning) -> None:
+        """Copy until the copy follows each write."""
+        libvirt_disk_move.copy(
+            self.connection,
+            step.uuid,
+            step.target,
+            xml_disk_move.destination(step.to, step.format),
+            shallow=step.shallow,
+            bandwidth_mib_s=self.params["bandwidth"],
+            timeout_s=self.params["job_timeout"],
+            progress=lambda done, total: self.tell("copy", done, total),
+        )
+
+    def copy_off(self, step: plan_disk_move.CopyOff) -> None:
+        """Copy while no QEMU process can open the disk."""
+        self.tell("copy", 0, step.size_bytes)
+        lock = files_disk.locked_against_writers(step.path, self._locks)
+        active = bool(libvirt_query.by_uuid(self.connection, self.definition.uuid).isActive())
+        plan_disk_move.check_still_off(step, active=active, written=lock == "taken")
+        self._written = (step, os.stat(step.path).st_mtime_ns)
+        files_disk_move.copy(step.path, step.to)
+        self.definition.stamp(step.to)
+
+    def _check_copy(self) -> None:
+        if self._written:
+            step, before = self._written
+            active = bool(libvirt_query.by_uuid(self.connection, self.definition.uuid).isActive())
+            same = os.stat(step.path).st_mtime_ns == before
+            plan_disk_move.check_still_off(step, active=active, written=False, same=same)
+
+    def is_copied(self, step: plan_disk_move.Pivot) -> None:
+        """Check that the guest's disk is the one that was copied."""
+        found = libvirt_query.find_by_uuid(self.connection, step.uuid)
+        live = str(found.live_xml or found.xml) if found else ""
+        disk = fields_disk.by_name(live).get(step.target, {}) if live else {}
+        source = disk.get("source")
+        if disk.get("pool"):
+            source = libvirt_storage.path_in(self.connection, disk["pool"], disk["volume"])
+        plan_disk_move.check_pivot(step, source, xml_disk_move.mirror(live, step.target) if live else None)
+
+    def pivot(self, step: plan_disk_move.Pivot) -> None:
+        """Switch the guest, whose definition follows."""
+        libvirt_disk_move.pivot(self.connection, step.uuid, step.target)
+
+    def remember(self, step: plan_disk_move.Remember) -> None:
+        """Replace the old file by the new one in the record."""
+        domain = libvirt_query.by_uuid(self.connection, step.uuid)
+        found = libvirt_query.found(domain)
+        made = OwnedVolume(step.to, step.uuid, run_removed_disks.host_uuid(self.connection), identity.stamped(step.to))
+        live = xml_disk_move.remembered(found.live_xml, step.path, made) if found.live_xml else None
+        with explained("record the disks of", step.guest):
+            metadata.set_record(domain, xml_disk_move.remembered(found.xml, step.path, made), live)
+
+    def finish(self, step: plan_disk_move.Finish) -> None:
+        """Remove the mark."""
+        libvirt_volume.unmark(self.connection, _ref(step.pool, step.name))
+
+
+def _raw(name: str, size_bytes: int) -> str:
+    return xml_host.new_volume(Volume("", name, "", size_bytes, "raw"))
+
+
+_DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
+    plan_disk_move.Begin: Looked(_Work.is_ours, _Work.begin),
+    plan_disk_move.CopyRunning: _Work.copy_running,
+    plan_disk_move.CopyOff: _Work.copy_off,
+    plan_disk_move.Pivot: Looked(_Work.is_copied, _Work.pivot),
+    plan_disk_move.Remember: _Work.remember,
+    plan_disk_move.Finish: _Work.finish,
+}

@@ -1,0 +1,53 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""The documents of a disk that moves."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import child, make, parse, text
+
+__all__ = ["destination", "mirror", "moved", "remembered"]
+
+
+def destination(path: str, form: str) -> str:
+    """The disk that a running guest's disk is copied to."""
+    disk = parse("<disk type='file'/>")
+    make(disk, "driver", name="qemu", type=form)
+    make(disk, "source", file=path)
+    return text(disk)
+
+
+def mirror(xml: str, target: str) -> str | None:
+    """The file that the disk of a running guest is copied to; None: it is not."""
+    for disk in parse(xml).iterfind("devices/disk"):
+        source = disk.find("mirror/source")
+        if disk.find("target").get("dev") == target and source is not None:
+            return t.cast("str | None", source.get("file"))
+    return None
+
+
+def moved(xml: str, name: str, path: str, owned: t.Sequence[OwnedVolume] | None) -> str:
+    """The definition with the disk of this name at another path; its record with these disks, unless that is None."""
+    root = parse(xml)
+    (disk,) = [one for one in root.iterfind("devices/disk") if fields_disk.name_of(one) == name]
+    source = disk.find("source")
+    kept = {key: value for key, value in source.attrib.items() if key in ("startupPolicy", "index")}
+    source.attrib.clear()
+    source.attrib.update({**kept, "file": path})
+    disk.set("type", "file")
+    if owned is not None:
+        child(root, "metadata")
+        fields_record.RECORD["volumes"].write(root, owned)
+    return text(root)
+
+
+def remembered(xml: str, old: str, made: OwnedVolume) -> str:
+    """The record, as libvirt's metadata call takes it, with one disk in place of another."""
+    kept = [one for one in fields_record.read(xml).get("volumes") or () if one.path not in (old, made.path)]
+    return fields_record.update(xml, {"volumes": (*kept, made)})

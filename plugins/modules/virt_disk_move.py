@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Move a disk of a guest to another storage pool."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_disk_move
+short_description: Move a disk of a guest to another storage pool
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Moves a disk of a guest to another pool of its host, while the guest runs or while it is off.
+  - QEMU copies the disk of a running guest and writes to both files until the guest uses the copy alone. The file of a
+    guest that is off is copied and compared, and nobody can start the guest from it meanwhile.
+  - A disk that stands on an image stays on it; only what the guest has written moves.
+  - The old file is deleted only when the guest's definition names the new one, and only if the collection made it for
+    this guest and nobody else uses it. Otherwise it is kept, with a note.
+  - If a run is interrupted, the guest keeps its old disk. The next run goes on with a copy that QEMU still makes,
+    begins anew over the part that was left, or finishes what remains after the switch.
+  - Guests with snapshots, checkpoints or a saved state, encrypted disks, block devices, and disks on which another
+    block job works are refused.
+  - This module must run on the host of the guest. The pool must be a directory (type V(dir), V(fs) or V(netfs)).
+options:
+  guest:
+    description: Name of the guest.
+    type: str
+    required: true
+  disk:
+    description: The disk, by its name as in O(corral.virt.virt_domain#module:disks[].name), or by its target such as
+      V(vda).
+    type: str
+    required: true
+  pool:
+    description: The pool that the disk moves to. If it is there already, nothing is done.
+    type: str
+    required: true
+  bandwidth:
+    description: The most that QEMU copies of a running guest's disk, in MiB per second. V(0) is without limit.
+    type: int
+    default: 0
+  job_timeout:
+    description: How long the copy of a running guest's disk may take, in seconds. After that it is ended, and the disk
+      stays where it was.
+    type: int
+    default: 3600
+  progress:
+    description: A file on the host that tells the progress as JSON, at most twice a second. It is removed at the end.
+    type: path
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.attributes
+seealso:
+  - module: corral.virt.virt_domain
+  - module: corral.virt.virt_migrate
+    description: Moves a guest with its disks to another host.
+  - module: corral.virt.virt_pool
+"""
+
+EXAMPLES = r"""
+- name: Move the data disk of db1 to the fast pool
+  corral.virt.virt_disk_move:
+    guest: db1
+    disk: data
+    pool: fast
+    bandwidth: 200
+"""
+
+RETURN = r"""
+path: {description: Where the disk is, or in check mode would be., returned: success, type: str}
+steps:
+  description: Steps that were done, or in check mode would be done.
+  returned: success
+  type: list
+  elements: str
+notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
+"""
+
+import contextlib
+
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
+
+OPTIONS = {
+    **URI_OPTION,
+    "guest": {"type": "str", "required": True},
+    "disk": {"type": "str", "required": True},
+    "pool": {"type": "str", "required": True},
+    "bandwidth": {"type": "int", "default": 0},
+    "job_timeout": {"type": "int", "default": 3600},
+    "progress": {"type": "path"},
+}
+
+
+def main() -> None:
+    """Entry point."""
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result = {}
+    with failures(module), contextlib.ExitStack() as stack:
+        connection = stack.enter_context(opened(module.params["uri"], events=True, watched=True))
+        path = module.params["progress"]
+        tell = stack.enter_context(Progress(path)) if path and not module.check_mode else lambda *_told: None
+        result = run_disk_move.converge(connection, module.params, Gate(check_mode=module.check_mode), tell)
+    for note in result["notes"]:
+        module.warn(note)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

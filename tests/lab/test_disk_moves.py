@@ -1,0 +1,220 @@
+"""Disks that move to another pool: judged by virsh, qemu-img, sha256sum and the files themselves."""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+
+pytestmark = pytest.mark.lab
+
+LAB = Hypervisors("moves")
+on = functools.partial(LAB.on, "hyper1")
+OLD, NEW = f"{IMAGES}/g-system.qcow2", "/srv/fast/g-system.qcow2"
+GUEST: dict[str, t.Any] = {
+    "name": "g",
+    "vcpus": 1,
+    "memory": "64MiB",
+    "interfaces": [],
+    "state": "present",
+    "disks": [{"name": "system", "size": "64MiB"}],
+}
+MOVE: dict[str, t.Any] = {"guest": "g", "disk": "system", "pool": "fast"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hypervisor() -> Iterator[None]:
+    """A hypervisor with a second pool and a third, small one."""
+    with hypervisors("moves"):
+        on(
+            "mkdir -p /srv/small && mount -t tmpfs -o size=16m none /srv/small && virsh -q pool-create-as small dir --target /srv/small"
+        )
+        told("virt_pool", name="fast", path="/srv/fast")
+        yield
+        on("virsh -q pool-destroy small; umount /srv/small")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """What a test makes goes with it."""
+    yield
+    on(
+        "for g in $(virsh list --all --name); do virsh -q destroy $g; virsh -q undefine $g --snapshots-metadata --managed-save; "
+        f"done 2>/dev/null; find {IMAGES} /srv/fast /srv/small -mindepth 1 -delete; for p in default fast small; do virsh -q "
+        "pool-refresh $p; done"
+    )
+
+
+def told(module: str, *, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+    """What a module answers."""
+    task = {f"corral.virt.{module}": options, "register": "told"}
+    return t.cast("dict[str, t.Any]", LAB.tell(task, hosts="hyper1", check=check)["hyper1"])
+
+
+def moved(**more: t.Any) -> dict[str, t.Any]:
+    """Check, do, check again, do again; the result."""
+    options = {**MOVE, **more}
+    before = on(f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast")
+    checked = told("virt_disk_move", check=True, **options)
+    assert checked["changed"] and on(f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast") == before
+    done = told("virt_disk_move", **options)
+    assert done["steps"] == checked["steps"] and done["diff"] == checked["diff"]
+    for check in (True, False):
+        again = told("virt_disk_move", check=check, **options)
+        assert not again["changed"] and again["path"] == done["path"], again
+    return done
+
+
+def refused(**more: t.Any) -> str:
+    """Why it does not move."""
+    return LAB.module("virt_disk_move", ok=False, **{**MOVE, **more})
+
+
+def made(**more: t.Any) -> str:
+    """A guest with content in its disk; the digest of that."""
+    told("virt_domain", **{**GUEST, **more})
+    on(f"head -c 40M /dev/urandom > /root/data; qemu-io -f qcow2 -c 'write -q -s /root/data 1M 40M' {OLD}")
+    return content(OLD)
+
+
+def content(path: str) -> str:
+    """The digest of what a guest sees of an image."""
+    return on(f"qemu-img convert -U -f qcow2 -O raw {path} /root/raw && sha256sum < /root/raw; rm /root/raw")
+
+
+def disk(*flags: str) -> str:
+    """The file that the guest has, by its definition, or as it runs."""
+    return on(f"virsh domblklist g {' '.join(flags)} | awk '/vda/ {{print $2}}'")
+
+
+def test_the_disk_of_a_guest_that_is_off_moves() -> None:
+    before = made()
+    steps = moved()["steps"]
+    assert steps[0] == f"create disk {NEW}" and steps[1].startswith(f"copy disk {OLD} (")
+    assert steps[2:] == [
+        "define g (disk system in pool fast)",
+        f"delete disk {OLD}",
+        "record that g-system.qcow2 of pool fast is complete",
+    ]
+    assert disk("--inactive") == NEW and content(NEW) == before
+    assert on(f"ls {IMAGES}") == "" and on("ls /srv/fast") == "g-system.qcow2"
+    on("virsh -q start g && virsh -q destroy g")
+    told("virt_domain", name="g", state="absent", remove_storage=True)
+    assert on("ls /srv/fast") == "", "it is the guest's own"
+
+
+def test_the_disk_of_a_running_guest_moves() -> None:
+    before = made()
+    on("virsh -q start g --paused")
+    steps = moved()["steps"]
+    assert steps[0] == f"create disk {NEW}" and steps[1].startswith("copy disk vda of running g (")
+    assert steps[2:] == [
+        f"switch disk vda of running g to {NEW}",
+        f"record that disk {NEW} is of g",
+        f"delete disk {OLD}",
+        "record that g-system.qcow2 of pool fast is complete",
+    ]
+    assert disk() == disk("--inactive") == NEW and content(NEW) == before
+    assert on(f"ls {IMAGES}") == "" and on("ls /srv/fast") == "g-system.qcow2"
+    assert "Copy" not in on("virsh blockjob g vda --raw")
+    on("virsh -q destroy g")
+    told("virt_domain", name="g", state="absent", remove_storage=True)
+    assert on("ls /srv/fast") == ""
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_disk_on_an_image_stays_on_it(running: bool) -> None:
+    on(
+        f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 64M && qemu-io -f qcow2 -c 'write -q 0 30M' {IMAGES}/base.qcow2"
+    )
+    on("virsh -q pool-refresh default")
+    before = made(disks=[{"name": "system", "image": "base.qcow2"}])
+    if running:
+        on("virsh -q start g --paused")
+    moved()
+    info = json.loads(on(f"qemu-img info -U --output=json {NEW}"))
+    assert info["full-backing-filename"] == f"{IMAGES}/base.qcow2" and content(NEW) == before
+    assert on(f"ls {IMAGES}") == "base.qcow2"
+
+
+def test_a_copy_that_was_cut_goes_on() -> None:
+    before = made()
+    on("virsh -q start g --paused")
+    killer = (
+        "for i in $(seq 6000); do virsh blockjob g vda --raw | grep -q Copy && break; sleep 0.05; done; sleep 1; "
+        "pkill -9 -f [v]irt_disk_move; pkill -9 -f ^/usr/bin/python3$"
+    )
+    on(f"nohup sh -c '{killer}' > /dev/null 2>&1 &")
+    LAB.module("virt_disk_move", ok=False, **MOVE, bandwidth=2)
+    assert disk() == disk("--inactive") == OLD
+    assert "Copy" in on("virsh blockjob g vda --raw")
+    assert refused(pool="small")
+    checked = told("virt_disk_move", check=True, **MOVE)
+    assert checked["steps"][0].startswith("go on copying disk vda")
+    assert told("virt_disk_move", **MOVE, bandwidth=1000)["steps"] == checked["steps"]
+    assert disk() == NEW and content(NEW) == before and on(f"ls {IMAGES}") == ""
+    assert not told("virt_disk_move", **MOVE)["changed"]
+
+
+def test_a_copy_that_was_left_is_made_again() -> None:
+    before = made()
+    on("virsh -q start g --paused")
+    killer = (
+        "for i in $(seq 6000); do virsh blockjob g vda --raw | grep -q Copy && break; sleep 0.05; done; sleep 1; "
+        "pkill -9 -f [v]irt_disk_move; pkill -9 -f ^/usr/bin/python3$; virsh destroy g"
+    )
+    on(f"nohup sh -c '{killer}' > /dev/null 2>&1 &")
+    LAB.module("virt_disk_move", ok=False, **MOVE, bandwidth=2)
+    until(lambda: on("virsh domstate g") == "shut off", 30)
+    done = told("virt_disk_move", **MOVE)
+    assert done["steps"][0] == f"create disk {NEW} (again: an interrupted run has left a part)"
+    assert disk("--inactive") == NEW and content(NEW) == before and on(f"ls {IMAGES}") == ""
+
+
+def test_a_copy_that_takes_too_long_leaves_the_disk_where_it_is() -> None:
+    made()
+    on("virsh -q start g --paused")
+    assert "within 2 s; it is where it was" in refused(bandwidth=1, job_timeout=2)
+    assert disk() == disk("--inactive") == OLD and "Copy" not in on("virsh blockjob g vda --raw")
+    moved()
+    assert disk() == NEW
+
+
+def test_what_cannot_move_is_refused() -> None:
+    made()
+    assert "its disks: system" in refused(disk="nix")
+    assert "no such guest" in refused(guest="nix")
+    assert "create it, or choose another" in refused(pool="nix")
+    assert "are free there; make room" in refused(pool="small")
+    on(f"printf theirs > {NEW}")
+    assert f"{NEW} exists, and is no part of this move" in refused()
+    assert on(f"cat {NEW}; rm {NEW}") == "theirs"
+    on("virsh -q snapshot-create-as g s1")
+    assert "it has snapshots, which name the file" in refused()
+    on("virsh -q snapshot-delete g s1; virsh -q start g; virsh -q managedsave g")
+    assert "its saved state names the file" in refused()
+    on("virsh -q managedsave-remove g; virsh -q start g")
+    on("virsh -q blockcopy g vda --dest /srv/fast/theirs.qcow2 --transient-job --bandwidth 1")
+    assert "a block job (copy) works on it" in refused()
+    on("virsh -q blockjob g vda --abort; virsh -q destroy g")
+    assert disk("--inactive") == OLD
+    on(
+        "virsh -q dumpxml --inactive g | sed 's/<name>g</<name>h</; /<uuid>/d; /corral/d' > /root/h.xml; virsh -q define /root/h.xml"
+    )
+    assert f"guest h uses {OLD}, too" in refused()
+
+
+def test_a_disk_that_is_not_the_guests_own_is_kept() -> None:
+    on(f"qemu-img create -q -f qcow2 {IMAGES}/theirs.qcow2 64M")
+    told(
+        "virt_domain", **{**GUEST, "disks": [{"name": "system", "source": f"{IMAGES}/theirs.qcow2", "format": "qcow2"}]}
+    )
+    (note,) = moved()["notes"]
+    assert f"{IMAGES}/theirs.qcow2 was not made for g" in note and on(f"ls {IMAGES}") == "theirs.qcow2"
+    assert disk("--inactive") == "/srv/fast/theirs.qcow2"
