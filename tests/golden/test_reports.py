@@ -96,6 +96,38 @@ POOLS: dict[str, t.Any] = {
             "allocation_bytes": None,
             "available_bytes": None,
         },
+        {
+            "name": "shared",
+            "type": "netfs",
+            "active": True,
+            "autostart": True,
+            "path": "/srv/shared",
+            "source": {"hosts": [{"name": "nas"}], "dir": "/export/guests", "format": "nfs"},
+            "capacity_bytes": 100 * GIB,
+            "allocation_bytes": 40 * GIB,
+            "available_bytes": 60 * GIB,
+        },
+        {
+            "name": "san",
+            "type": "iscsi-direct",
+            "active": True,
+            "autostart": True,
+            "source": {"hosts": [{"name": "192.0.2.9"}], "devices": ["iqn.2024-01.org.example:one"]},
+            "capacity_bytes": 64 * GIB,
+            "allocation_bytes": 64 * GIB,
+            "available_bytes": 0,
+        },
+        {
+            "name": "vg0",
+            "type": "logical",
+            "active": True,
+            "autostart": True,
+            "path": "/dev/vg0",
+            "source": {"name": "vg0", "devices": ["/dev/sdb"], "format": "lvm2"},
+            "capacity_bytes": 64 * GIB,
+            "allocation_bytes": 8 * GIB,
+            "available_bytes": 56 * GIB,
+        },
     ]
 }
 VOLUME: dict[str, t.Any] = {

@@ -316,7 +316,7 @@ def test_every_type_of_pools_tells_what_its_volumes_can() -> None:
     [(False, RAW, "create"), (True, {"state": "absent"}, "delete"), (True, {"capacity": "2GiB"}, "resize")],
 )
 def test_what_a_pool_cannot_is_refused(kind: str, there: bool, options: dict[str, t.Any], verb: str) -> None:
-    with pytest.raises(Refused, match=rf"cannot {verb} volume a of pool default: the pool is of type {kind}, .*; ."):
+    with pytest.raises(Refused, match=rf"cannot {verb} volume a of pool default: the pool is of type {kind}, where"):
         planned(there, Host(type=kind), **options)
     assert not planned(True, Host(type=kind)).steps, "what is there already is as wanted"
     assert not planned(False, Host(type=kind), state="absent").steps
@@ -347,7 +347,7 @@ def test_a_logical_volume_is_whole_or_not_made() -> None:
     assert [str(one) for one in planned(LV.format(1024**3), vg, state="absent").steps] == [
         "delete volume a of pool default"
     ]
-    with pytest.raises(Refused, match="cannot resize volume a .*; lvextend"):
+    with pytest.raises(Refused, match=r"cannot resize volume a .*; lvextend"):
         planned(LV.format(1024**3), vg, **{**RAW, "capacity": "2GiB"})
 
 
