@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type imp
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Start
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
+    ASKED_BY,
     DIRECTORIES,
     POOL_KIND,
     RawPoolHost,
@@ -25,10 +26,13 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 __all__ = ["API", "POOL_TYPE", "build", "pools", "sizes"]
 
 
-def _start(pool: t.Any, _step: NounStep) -> None:
-    if brief.pool_type(pool.XMLDesc()) in DIRECTORIES:
+def _start(pool: t.Any, step: NounStep) -> None:
+    kind, servers = brief.pool_source(pool.XMLDesc())
+    if kind in DIRECTORIES:
         pool.build(0)  # mkdir
-    pool.create()
+    asked_by = "; ".join(f"ask {one} from this host ({ASKED_BY.get(kind, 'ping {0}').format(one)})" for one in servers)
+    with explained("start storage pool", step.ref.name, asked_by):
+        pool.create()
 
 
 def build(pool: t.Any, kind: str) -> None:

@@ -329,7 +329,7 @@ def _verbs(case: Case, plan: NounPlan) -> t.Iterator[Verb]:
     """What the options ask of the pool, whether or not it is done already."""
     spec = case.spec
     creates = case.found is None and spec.state == "present"
-    yield from (verb for kind, verb in _VERBS.items() if any(isinstance(step, kind) for step in plan.steps))
+    yield from (verb for kind, verb in _VERBS if any(isinstance(step, kind) for step in plan.steps))
     if creates and spec.own.get("clone_of"):
         yield "clone"
     if creates and spec.fields.get("backing.path"):
@@ -338,14 +338,14 @@ def _verbs(case: Case, plan: NounPlan) -> t.Iterator[Verb]:
         yield "encrypt"
 
 
-_VERBS: dict[type[NounStep], Verb] = {
-    Create: "create",
-    Delete: "delete",
-    Finish: "delete",
-    Resize: "resize",
-    Fill: "upload",
-    Save: "download",
-}
+_VERBS: tuple[tuple[type[NounStep], Verb], ...] = (
+    (Create, "create"),
+    (Delete, "delete"),
+    (Finish, "delete"),
+    (Resize, "resize"),
+    (Fill, "upload"),
+    (Save, "download"),
+)
 
 
 def _is_possible_there(case: Case, plan: NounPlan) -> Findings:
