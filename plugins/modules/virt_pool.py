@@ -144,7 +144,7 @@ options:
     description:
       - Let libvirt look at the volumes and sizes of a running pool again, for what has changed behind its back. Nothing
         is reported as changed.
-      - It waits for the server of the pool. A dead server can let it wait for long.
+      - It waits for the server of the pool. If libvirt cannot look, it stops the pool, and the task fails.
     type: bool
     default: false
   xml:

@@ -23,16 +23,28 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool im
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["API", "POOL_TYPE", "build", "pools", "sizes"]
+__all__ = ["API", "POOL_TYPE", "build", "pools", "refresh", "sizes"]
 
 
 def _start(pool: t.Any, step: NounStep) -> None:
-    kind, servers = brief.pool_source(pool.XMLDesc())
-    if kind in DIRECTORIES:
+    if brief.pool_source(pool.XMLDesc())[0] in DIRECTORIES:
         pool.build(0)  # mkdir
-    asked_by = "; ".join(f"ask {one} from this host ({ASKED_BY.get(kind, 'ping {0}').format(one)})" for one in servers)
-    with explained("start storage pool", step.ref.name, asked_by):
+    with explained("start storage pool", step.ref.name, _ask_servers(pool)):
         pool.create()
+
+
+def refresh(pool: t.Any, step: NounStep) -> None:
+    """Let libvirt look at a pool again; if it cannot, it stops the pool."""
+    stopped = "libvirt has stopped the pool"
+    with explained("refresh storage pool", step.ref.name, "; ".join(filter(None, (stopped, _ask_servers(pool))))):
+        pool.refresh()
+
+
+def _ask_servers(pool: t.Any) -> str:
+    """How to find out whether a pool's servers give what it needs; empty without servers."""
+    kind, servers = brief.pool_source(pool.XMLDesc())
+    form = ASKED_BY.get(kind, "ping {0}")
+    return "; ".join(f"ask {server} from this host ({form.format(server)})" for server in servers)
 
 
 def build(pool: t.Any, kind: str) -> None:

@@ -51,7 +51,7 @@ API = dataclasses.replace(
     own={
         **libvirt_pool.API.own,
         plan_pool.Build: Looked(_still_empty, _build),
-        plan_pool.Refresh: lambda pool, _step: pool.refresh(),
+        plan_pool.Refresh: libvirt_pool.refresh,
     },
     host=_host,
 )
