@@ -673,7 +673,7 @@ BUDGETS_KIB = {
     "virt_image": 164,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
-    "virt_pool": 85,
+    "virt_pool": 86,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 49,
     "virt_pool_info": 73,  # with the thin pools of volume groups
