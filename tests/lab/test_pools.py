@@ -14,7 +14,7 @@ pytestmark = pytest.mark.lab
 
 LAB = Hypervisors("pools")
 on = functools.partial(LAB.on, "hyper1")
-PACKAGES = "glusterfs-server glusterfs-client tgt libvirt-daemon-driver-storage-iscsi-direct"
+SERVERS = "glusterfs-server tgt"
 TARGET, FIRST, LAST = "iqn.2024-01.org.example:one", 40, 42  # loop devices are the machine's: far from those it uses
 DEVICES = [f"/dev/loop{number}" for number in range(FIRST, LAST + 1)]
 FS = {"name": "fs", "type": "fs", "path": "/srv/fs", "source": {"devices": DEVICES[:1], "format": "ext4"}}
@@ -35,9 +35,7 @@ ISCSI = {
 def hypervisor() -> Iterator[None]:
     """A hypervisor with devices, a Gluster volume and an iSCSI target."""
     with hypervisors("pools"):
-        on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {PACKAGES} >/dev/null")
-        assert "restart libvirtd" in refused(**ISCSI)
-        on("systemctl restart libvirtd")
+        on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {SERVERS} >/dev/null")
         for number in range(FIRST, LAST + 1):
             on(
                 f"test -e /dev/loop{number} || mknod /dev/loop{number} b 7 {number}; truncate -s 200M /root/disk{number}; "
@@ -52,10 +50,27 @@ def hypervisor() -> Iterator[None]:
             f"{TARGET} && tgtadm --lld iscsi --op new --mode logicalunit --tid 1 --lun 1 -b /root/lun && tgtadm --lld "
             "iscsi --op bind --mode target --tid 1 -I ALL"
         )
+        made_by_the_role()
         try:
             yield
         finally:
             on("umount /srv/fs /srv/shared; for n in 40 41 42; do losetup -d /dev/loop$n; done; true")
+
+
+def made_by_the_role() -> None:
+    """The role installs what the pools need, and makes them; again, and in check mode, it changes nothing."""
+    assert "restart libvirtd" in refused(**ISCSI)
+    pools = {"storage_pools": [GLUSTER, {**ISCSI, "autostart": False}, {"name": "old", "state": "absent"}]}
+
+    def played(*flags: str) -> str:
+        return LAB.play(flags=flags, roles=["corral.virt.storage"], vars=pools, gather_facts=False)
+
+    played("--check")
+    assert "changed: [hyper1] => (item=san)" in played()
+    assert "san" in on("virsh pool-list --name") and "fuse.glusterfs" in on("cat /proc/mounts")
+    for flags in ((), ("--check",)):
+        assert "changed=0" in played(*flags)
+    on("for p in shared san; do virsh -q pool-destroy $p; virsh -q pool-undefine $p; done")
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +153,38 @@ def test_a_pool_comes_stops_starts_and_goes(options: dict[str, t.Any], where: st
     assert four_steps(name=name) == [f"start pool {name}"]
     assert four_steps(name=name, state="absent") == [f"stop pool {name}", f"undefine pool {name}"]
     assert not files or kind == "fs" or on(f"ls {'/srv/brick' if kind == 'netfs' else options['path']}") == "v"
+
+
+@pytest.mark.parametrize("options", [{**FS, "build": True}, GLUSTER], ids=["fs", "netfs"])
+def test_guests_have_their_disks_in_it(options: dict[str, t.Any]) -> None:
+    pool, path = options["name"], options["path"]
+    told("virt_pool", **options)
+    guest: dict[str, t.Any] = {
+        "name": "pg",
+        "vcpus": 1,
+        "memory": "64MiB",
+        "state": "present",
+        "interfaces": [],
+        "disks": [{"name": "system", "size": "8MiB", "pool": pool}],
+    }
+    copy: dict[str, t.Any] = {
+        "name": "pc",
+        "state": "present",
+        "clone_of": "pg",
+        "disks": [{"name": "system", "pool": pool}],
+    }
+    for one in (guest, copy):
+        assert told("virt_domain", **one)["changed"] and not told("virt_domain", **one)["changed"]
+    on(f"qemu-img compare {path}/pg-system.qcow2 {path}/pc-system.qcow2")
+    assert told("virt_domain", name="pg", disks=[{"name": "system", "size": "16MiB"}])["changed"]
+    assert "virtual size: 16 MiB" in on(f"qemu-img info {path}/pg-system.qcow2")
+    on("virsh -q start pg")
+    assert told("virt_domain", name="pg", disks=[{"name": "system", "size": "24MiB"}])["changed"]
+    assert "24.000 MiB" in on("virsh domblkinfo pg vda --human")
+    on("virsh -q destroy pg")
+    for name in ("pg", "pc"):
+        assert told("virt_domain", name=name, state="absent", remove_storage=True)["changed"]
+    assert [one for one in on(f"ls {path}").split() if one != "lost+found"] == []
 
 
 def test_what_is_on_a_device_stays() -> None:

@@ -160,7 +160,5 @@ def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
     elif _HELD in message:
         remedy = remedy or _LET_GO
     elif _NO_BACKEND in message:
-        remedy = (
-            "install libvirt's driver of that type (a package libvirt-daemon-driver-storage-...), and restart libvirtd"
-        )
+        remedy = "install libvirt's driver for it (libvirt-daemon-driver-storage-...), and restart libvirtd"
     return kind(f"{message}; {remedy}" if remedy else message)

@@ -251,23 +251,19 @@ def _whole_pool(pool: Told) -> dict[str, t.Any]:
     return {
         **_pool(pool),
         "type": str(pool["type"]),
-        "where": _pool_where(pool),
+        "source": _source(pool.get("source") or {}),
         "active": bool(pool["active"]),
         "autostart": bool(pool.get("autostart")),
         "allocation_bytes": _number(pool.get("allocation_bytes")),
     }
 
 
-def _pool_where(pool: Told) -> str:
-    """Where the volumes of a pool are: its directory, and what is mounted there; else its server, target or group."""
-    source = pool.get("source") or {}
-    host = ",".join(str(one["name"]) for one in source.get("hosts") or ())
-    thing = source.get("dir") or source.get("name") or ",".join(map(str, source.get("devices") or ()))
-    origin = ":".join(filter(None, (host, str(thing)))) if thing else host
-    path = str(pool.get("path") or "")
-    if pool["type"] in ("dir", "fs", "netfs"):
-        return f"{path} ({origin})" if origin else path
-    return origin or path
+def _source(source: Told) -> str | None:
+    """Where the volumes of a pool come from: `nas:/export`, a volume group, devices."""
+    hosts = ",".join(str(host["name"]) for host in source.get("hosts") or ())
+    adapter = (source.get("adapter") or {}).get("name")
+    things = [source.get("name"), source.get("dir"), *(source.get("devices") or ()), adapter]
+    return ":".join(filter(None, (hosts, ",".join(str(one) for one in things if one)))) or None
 
 
 def _volumes(result: Told, _guests: Guests) -> dict[str, t.Any]:

@@ -187,7 +187,7 @@ def _image(image: Report) -> list[_Cell]:
 
 
 def _pools(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "POOL", "TYPE", "STATE", "", "USED", "SIZE", "FREE", "WHERE")
+    title = ("HOST", "POOL", "TYPE", "STATE", "", "USED", "SIZE", "FREE", "PATH")
     yield from _by_host(hosts, "pools", [_Cell(word, right=word in _SIZES) for word in title], _pool, paint)
 
 
@@ -199,7 +199,7 @@ def _pool(pool: Report) -> list[_Cell]:
         _Cell("active") if pool["active"] else _Cell("inactive", "yellow"),
         _bar(used, whole),
         *(_Cell(size(each), right=True) for each in (used, whole, pool["available_bytes"])),
-        _Cell(pool["where"] or "-"),
+        _Cell(" ".join(filter(None, (pool["path"], pool["source"] and f"({pool['source']})"))) or "-"),
     ]
 
 
