@@ -140,6 +140,13 @@ options:
       - A pool whose devices are built already is left as it is. Directories are always created.
     type: bool
     default: false
+  refresh:
+    description:
+      - Let libvirt look at the volumes and sizes of a running pool again, for what has changed behind its back. Nothing
+        is reported as changed.
+      - It waits for the server of the pool. If libvirt cannot look, it stops the pool, and the task fails.
+    type: bool
+    default: false
   xml:
     description:
       - A piece of libvirt's XML, C(<pool>...</pool>), that is merged into the definition, for what no option expresses.

@@ -15,6 +15,8 @@ author:
 description:
   - Returns the definition, state and sizes of the storage pools of a host, of every type, as options of
     M(corral.virt.virt_pool).
+  - Warns of pools, and of LVM's thin pools in them, that are more than 90 % full.
+  - The sizes are those of libvirt's last look at the pool. O(corral.virt.virt_pool#module:refresh) lets it look again.
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.info
@@ -72,6 +74,19 @@ pools:
         not active.
       type: int
       returned: always
+    thin_pools:
+      description: The thin pools in the volume group. Empty if the user of the module may not ask LVM.
+      returned: for an active pool of type logical on the machine on which the module runs
+      type: list
+      elements: dict
+      contains:
+        name: {description: Name., type: str, returned: always}
+        size_bytes: {description: Size., type: int, returned: always}
+        data_percent: {description: How much of it is in use. Null if it is not active., type: float, returned: always}
+        metadata_percent:
+          description: How much of its metadata is in use. Null if it is not active.
+          type: float
+          returned: always
     arguments:
       description: Arguments of M(corral.virt.virt_pool) that describe the pool.
       type: dict
@@ -81,6 +96,7 @@ pools:
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_pool_space, run_thin_pools
 from ansible_collections.corral.virt.plugins.module_utils._storage.fields_pool import POOL_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_pool import POOL_TYPE, pools, sizes
 
@@ -93,7 +109,10 @@ def main() -> None:
     rows = []
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
-            rows = run_noun_info.rows(POOL_SCHEMA, POOL_TYPE, pools(connection), module.params, sizes)
+            found = run_noun_info.rows(POOL_SCHEMA, POOL_TYPE, pools(connection), module.params, sizes)
+            rows = run_thin_pools.with_thin_pools(connection, found)
+    for warning in plan_pool_space.warnings(rows):
+        module.warn(warning)
     module.exit_json(changed=False, pools=rows)
 
 

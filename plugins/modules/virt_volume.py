@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_volume
-short_description: Manage volumes of directory pools
+short_description: Manage volumes of storage pools
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
@@ -27,7 +27,10 @@ options:
     type: str
     required: true
   pool:
-    description: Name of the storage pool. It must be active and a directory.
+    description:
+      - Name of the storage pool. It must be active.
+      - Everything can be done in pools of type V(dir), V(fs) and V(netfs). In a pool of type V(logical), volumes are
+        created and deleted. What cannot be done is refused; the guide of storage lists it by type.
     type: str
     required: true
   state:
@@ -96,7 +99,8 @@ options:
       - Refused while a running guest writes the volume.
     type: path
   preallocate:
-    description: Reserve the whole space of a new empty volume. It requires O(format=raw).
+    description: Reserve the whole space of a new empty volume. It requires O(format=raw). Required in a pool of type
+      V(logical).
     type: bool
     default: false
   shrink:

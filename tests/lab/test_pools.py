@@ -147,7 +147,7 @@ def test_a_pool_comes_stops_starts_and_goes(options: dict[str, t.Any], where: st
     else:
         assert "unit:0:0:1" in on(f"virsh vol-list {name}")
         said = LAB.module("virt_volume", ok=False, name="v", pool=name, capacity="8MiB")
-        assert f"the pool is of type {kind}; this module knows pools that are directories" in said
+        assert f"the pool is of type {kind}, where this module cannot do that" in said
     assert four_steps(name=name, state="inactive") == [f"stop pool {name}"]
     assert mounted is None or mounted not in on("cat /proc/mounts")
     assert four_steps(name=name) == [f"start pool {name}"]

@@ -673,15 +673,15 @@ BUDGETS_KIB = {
     "virt_image": 164,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
-    "virt_pool": 85,
+    "virt_pool": 86,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 49,
-    "virt_pool_info": 69,
+    "virt_pool_info": 73,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
     "virt_secret": 75,
     "virt_secret_info": 72,
-    "virt_volume": 145,
+    "virt_volume": 147,
     "virt_volume_info": 56,
     "virt_image_info": 72,
 }  # nouns by table: rows, their options and the stages of a plan
@@ -690,7 +690,7 @@ BUDGETS_KIB |= {
 BUDGETS_KIB |= {"virt_migrate": 246, "virt_migrations": 246, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
-    "virt_state_info": 17,  # who copies a definition copies its record: it tells whose it is
+    "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is
     "virt_bridge": 44,
     "virt_firewall": 36,
     "virt_daemon": 44,

@@ -92,9 +92,9 @@ def converge(
         **done.row,
     }
     return {
-        "changed": bool(done.steps),
+        "changed": any(step.changes for step in done.steps),
         "diff": changes.diff(done.changes),
-        "steps": [str(step) for step in done.steps],
+        "steps": [str(step) for step in done.steps if step.changes],
         "pending": list(done.pending),
         "notes": list(done.notes),
         "seen": done.seen,

@@ -99,7 +99,7 @@ POOL_SCHEMA = Schema(
     table=POOL,
     states=("active", "inactive", "absent"),
     extras=("uuid", "xml"),
-    own={"build": {"type": "bool", "default": False}},
+    own={"build": {"type": "bool", "default": False}, "refresh": {"type": "bool", "default": False}},
 )
 
 

@@ -16,19 +16,35 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type imp
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Start
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
+    ASKED_BY,
     DIRECTORIES,
     POOL_KIND,
     RawPoolHost,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["API", "POOL_TYPE", "build", "pools", "sizes"]
+__all__ = ["API", "POOL_TYPE", "build", "pools", "refresh", "sizes"]
 
 
-def _start(pool: t.Any, _step: NounStep) -> None:
-    if brief.pool_type(pool.XMLDesc()) in DIRECTORIES:
+def _start(pool: t.Any, step: NounStep) -> None:
+    if brief.pool_source(pool.XMLDesc())[0] in DIRECTORIES:
         pool.build(0)  # mkdir
-    pool.create()
+    with explained("start storage pool", step.ref.name, _ask_servers(pool)):
+        pool.create()
+
+
+def refresh(pool: t.Any, step: NounStep) -> None:
+    """Let libvirt look at a pool again; if it cannot, it stops the pool."""
+    stopped = "libvirt has stopped the pool"
+    with explained("refresh storage pool", step.ref.name, "; ".join(filter(None, (stopped, _ask_servers(pool))))):
+        pool.refresh()
+
+
+def _ask_servers(pool: t.Any) -> str:
+    """How to find out whether a pool's servers give what it needs; empty without servers."""
+    kind, servers = brief.pool_source(pool.XMLDesc())
+    form = ASKED_BY.get(kind, "ping {0}")
+    return "; ".join(f"ask {server} from this host ({form.format(server)})" for server in servers)
 
 
 def build(pool: t.Any, kind: str) -> None:

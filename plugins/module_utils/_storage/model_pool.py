@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
 
 __all__ = [
+    "ASKED_BY",
     "BUILT",
     "DIRECTORIES",
     "POOL_KIND",
@@ -60,6 +61,14 @@ POOL_TYPES: dict[str, PoolType] = {
 }
 DIRECTORIES = ("dir", "fs", "netfs")  # pools whose volumes are files
 BUILT = ("fs", "disk", "logical")  # pools that libvirt can make on empty devices
+# The command that asks a server for what a pool of it needs.
+ASKED_BY = {
+    "netfs": "showmount -e {0} for NFS, gluster --remote-host={0} volume list for GlusterFS",
+    "iscsi": "iscsiadm --mode discovery --type sendtargets --portal {0}",
+    "iscsi-direct": "iscsi-ls iscsi://{0}",
+    "rbd": "ceph -m {0} status",
+    "gluster": "gluster --remote-host={0} volume list",
+}
 
 Obstacle = t.Callable[[str], t.Optional[str]]  # path -> what of it is there and no directory
 

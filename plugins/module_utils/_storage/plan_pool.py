@@ -41,7 +41,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool im
     PoolHost,
 )
 
-__all__ = ["POOL", "RULES", "Build", "check_empty"]
+__all__ = ["POOL", "RULES", "Build", "Refresh", "check_empty"]
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 
@@ -63,6 +63,13 @@ class Build(NounStep):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.ref} on {', '.join(self.devices)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Refresh(NounStep):
+    """Let libvirt look at the volumes and sizes of a running pool anew."""
+
+    changes: t.ClassVar[bool] = False
 
 
 def check_empty(ref: object, contents: t.Iterable[tuple[str, str | None]]) -> None:
@@ -118,6 +125,12 @@ def _is_buildable(case: Case, plan: NounPlan) -> Findings:
 
 
 def _own(case: Case) -> list[NounStep]:
+    runs = case.found is not None and case.found.active and case.spec.state == "active"
+    refresh = [Refresh(case.ref(POOL_SCHEMA.kind))] if runs and case.spec.own.get("refresh") else []
+    return [*_building(case), *refresh]
+
+
+def _building(case: Case) -> list[NounStep]:
     """Build a new pool, or one that an interrupted run has defined and not built."""
     devices, content = tuple(case.stored.after.get("source.devices") or ()), _host(case).content
     if not case.spec.own.get("build") or _of_type(case) not in BUILT or not devices:

@@ -51,6 +51,7 @@ API = dataclasses.replace(
     own={
         **libvirt_pool.API.own,
         plan_pool.Build: Looked(_still_empty, _build),
+        plan_pool.Refresh: libvirt_pool.refresh,
     },
     host=_host,
 )

@@ -22,8 +22,8 @@ _NAME_BYTES = 255 - len(UNFINISHED)
 
 
 def _same_format(found: str | None, wanted: str) -> bool:
-    """True for one format; libvirt calls a raw file with the content of a CD iso."""
-    return found == wanted or (found == "iso" and wanted == "raw")
+    """True for one format; libvirt calls a raw file with the content of a CD iso, and a device nothing."""
+    return found == wanted or (found in ("iso", None) and wanted == "raw")
 
 
 VOLUME: Table = {

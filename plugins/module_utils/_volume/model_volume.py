@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
 
-__all__ = ["UNFINISHED", "VOLUME_KIND", "CloneSource", "PoolSight", "SourceFile"]
+__all__ = ["POOLS", "UNFINISHED", "VOLUME_KIND", "CloneSource", "PoolSight", "PoolVolumes", "SourceFile", "Verb"]
 
 VOLUME_KIND = ObjectKind(
     "volume",
@@ -48,3 +49,32 @@ class PoolSight:
 
     type: str
     available_bytes: int
+
+
+Verb = t.Literal["create", "delete", "resize", "upload", "download", "clone", "back", "encrypt"]
+
+
+class PoolVolumes(t.NamedTuple):
+    """What this module does with volumes of pools of one type, and where the rest is done."""
+
+    verbs: frozenset[Verb] = frozenset()
+    otherwise: str = ""
+
+
+_FILES = PoolVolumes(frozenset(t.get_args(Verb)))
+_OF_THE_TARGET = "its volumes are what the storage offers: create, resize and remove them there, and refresh the pool"
+_BY_VIRSH = "libvirt itself can: virsh vol-create-as, vol-delete"
+POOLS: dict[str, PoolVolumes] = {
+    "dir": _FILES,
+    "fs": _FILES,
+    "netfs": _FILES,
+    "logical": PoolVolumes(frozenset({"create", "delete"}), "lvextend and lvreduce resize one, dd copies one"),
+    "disk": PoolVolumes(otherwise=_BY_VIRSH),
+    "rbd": PoolVolumes(otherwise=f"{_BY_VIRSH}, vol-resize"),
+    "zfs": PoolVolumes(otherwise=_BY_VIRSH),
+    "gluster": PoolVolumes(otherwise="mount it (virt_pool with type: netfs and source.format: glusterfs)"),
+    "iscsi": PoolVolumes(otherwise=_OF_THE_TARGET),
+    "iscsi-direct": PoolVolumes(otherwise=_OF_THE_TARGET),
+    "scsi": PoolVolumes(otherwise=_OF_THE_TARGET),
+    "mpath": PoolVolumes(otherwise=_OF_THE_TARGET),
+}

@@ -23,7 +23,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     NounStep,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import (
     SHAPE,
@@ -31,7 +30,14 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume 
     finish,
     skeleton,
 )
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import CloneSource, PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
+    POOLS,
+    CloneSource,
+    PoolSight,
+    PoolVolumes,
+    SourceFile,
+    Verb,
+)
 
 __all__ = [
     "VOLUME",
@@ -50,6 +56,7 @@ __all__ = [
 ]
 
 _CYLINDER_KIB = 16 * 255 // 2  # at most: heads x sectors of 512 bytes
+_EXTENT_KIB = 4096  # LVM's default
 Findings = t.Iterator[t.Union[VirtError, str]]
 
 
@@ -232,8 +239,10 @@ def _capacity_kib(case: Case, *, has_content: bool) -> int | None:
 
 
 def _is_size(case: Case, has_kib: int, wanted_kib: int) -> bool:
-    """True if a volume has the size; that of a VHD is rounded up to a cylinder."""
+    """True if a volume has the size; that of a VHD is rounded up to a cylinder, that of an LV to an extent."""
     step_kib = _CYLINDER_KIB if case.stored.before.get("format") == "vpc" else 1
+    if case.facts.host.pool().type == "logical":
+        step_kib = _EXTENT_KIB
     return 0 <= has_kib - wanted_kib < step_kib
 
 
@@ -316,13 +325,49 @@ def _tried(*checks: t.Callable[[], None]) -> Findings:
             yield error
 
 
-def _lies_in_a_directory(case: Case, _plan: NounPlan) -> Findings:
+def _verbs(case: Case, plan: NounPlan) -> t.Iterator[Verb]:
+    """What the options ask of the pool, whether or not it is done already."""
+    spec = case.spec
+    creates = case.found is None and spec.state == "present"
+    yield from (verb for kind, verb in _VERBS if any(isinstance(step, kind) for step in plan.steps))
+    if creates and spec.own.get("clone_of"):
+        yield "clone"
+    if creates and spec.fields.get("backing.path"):
+        yield "back"
+    if creates and spec.fields.get("encryption"):
+        yield "encrypt"
+
+
+_VERBS: tuple[tuple[type[NounStep], Verb], ...] = (
+    (Create, "create"),
+    (Delete, "delete"),
+    (Finish, "delete"),
+    (Resize, "resize"),
+    (Fill, "upload"),
+    (Save, "download"),
+)
+
+
+def _is_possible_there(case: Case, plan: NounPlan) -> Findings:
+    """Refuse what cannot be done with volumes of a pool of this type."""
     kind = case.facts.host.pool().type
-    if kind not in DIRECTORY_POOLS:
+    able = POOLS.get(kind, PoolVolumes(otherwise="see virsh help volume"))
+    lacking = [verb for verb in _verbs(case, plan) if verb not in able.verbs]
+    if lacking:
         yield Refused(
-            f"cannot manage {_ref(case)}: the pool is of type {kind}; this module knows pools that are directories: "
-            f"{', '.join(DIRECTORY_POOLS)}"
+            f"cannot {' or '.join(lacking)} {_ref(case)}: the pool is of type {kind}, where this module cannot do "
+            f"that; {able.otherwise}"
         )
+    elif kind == "logical" and any(isinstance(step, Create) for step in plan.steps) and not _is_whole(case.spec):
+        yield BadInput(
+            f"preallocate of {_ref(case)}: a pool of type logical requires it, and format: raw; libvirt makes no thin "
+            "volumes (lvcreate does)"
+        )
+
+
+def _is_whole(spec: Spec) -> bool:
+    """True if all of a volume is allocated: of less, libvirt makes a snapshot, which breaks when it is full."""
+    return spec.fields.get("format") == "raw" and bool(spec.own.get("preallocate"))
 
 
 def _says_enough(case: Case, _plan: NounPlan) -> Findings:
@@ -444,7 +489,7 @@ VOLUME = Noun(
     shape=SHAPE,
     skeleton=skeleton,
     rules=(
-        _lies_in_a_directory,
+        _is_possible_there,
         _says_enough,
         _is_complete,
         _shrinks_only_when_told,

@@ -21,7 +21,7 @@ __all__ = [
     "guest",
     "moving",
     "offers",
-    "pool_type",
+    "pool_source",
     "references",
     "security_models",
     "tags",
@@ -72,9 +72,10 @@ def directory(pool: str) -> str | None:
     return _parsed(pool).findtext("target/path")
 
 
-def pool_type(pool: str) -> str:
-    """The type of a storage pool."""
-    return str(_parsed(pool).get("type"))
+def pool_source(pool: str) -> tuple[str, list[str]]:
+    """The type of a storage pool, and its servers."""
+    root = _parsed(pool)
+    return str(root.get("type")), [each.get("name", "") for each in root.iterfind("source/host")]
 
 
 def tags(record: str | None) -> list[str]:

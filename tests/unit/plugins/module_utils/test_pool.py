@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import typing as t
 from pathlib import Path
 
@@ -14,20 +15,32 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_arguments, run_noun_options
+from ansible_collections.corral.virt.plugins.module_utils._noun import (
+    libvirt_api,
+    run_noun,
+    run_noun_arguments,
+    run_noun_options,
+)
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan, Start
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
-from ansible_collections.corral.virt.plugins.module_utils._storage import fields_pool, files_pool, run_pools
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    fields_pool,
+    files_lvm,
+    files_pool,
+    plan_pool_space,
+    run_pools,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
     POOL_TYPES,
     PoolHost,
     PoolUser,
     RawPoolHost,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL, Refresh
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
+from ansible_collections.corral.virt.plugins.module_utils._system import command
 
 XML = "<pool type='{}'><name>a</name><target><path>{}</path></target></pool>"
 
@@ -488,3 +501,75 @@ def test_what_is_on_a_device(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert files_pool.content(str(tmp_path / "file")) == "is no block device"
     assert files_pool.content(str(tmp_path / "none")) == "does not exist"
+
+
+@pytest.mark.parametrize(
+    ("there", "state", "steps"),
+    [
+        (HERE, "active", ["refresh pool a"]),
+        (OFF, "active", ["start pool a"]),
+        (HERE, "inactive", ["stop pool a"]),
+        (None, "active", ["define pool a in /srv/a", "set autostart of pool a on", "start pool a"]),
+    ],
+)
+def test_a_pool_that_runs_is_refreshed(there: Found | None, state: str, steps: list[str]) -> None:
+    made = planned(there, path="/srv/a", state=state, refresh=True)
+    assert [str(step) for step in made.steps] == steps
+
+
+def test_a_refresh_is_no_change() -> None:
+    wanted = params("/default-pool", refresh=True) | {"name": "default-pool"}
+    with opened("test:///default") as connection:
+        for check_mode in (True, False):
+            told = run_noun.converge(connection, POOL, API, wanted, Gate(check_mode=check_mode))
+            assert not told["changed"] and not told["steps"]
+        pool, spec = connection.storagePoolLookupByName("default-pool"), run_noun.spec(POOL, wanted)
+        refresh = Refresh(POOL.schema.kind.ref("default-pool", uuid=pool.UUIDString()))
+        do = libvirt_api.doer(connection, API, spec)
+        do(refresh)
+        pool.destroy()
+        with pytest.raises(Failed, match="cannot refresh storage pool default-pool"):
+            do(refresh)
+
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("pool", "told"),
+    [
+        ({"type": "dir", "allocation_bytes": 91 * GIB}, [r"pool a is 91 % full \(9 GiB left\)"]),
+        ({"type": "dir", "allocation_bytes": 90 * GIB}, []),
+        ({"type": "rbd", "allocation_bytes": 99 * GIB}, ["pool a is 99 % full"]),
+        ({"type": "iscsi-direct", "allocation_bytes": 100 * GIB}, []),
+        ({"type": "dir", "allocation_bytes": None, "capacity_bytes": None}, []),
+        ({"type": "netfs", "allocation_bytes": 0, "capacity_bytes": 0}, []),
+        (
+            {"type": "logical", "thin_pools": [{"name": "thin", "data_percent": 91.2, "metadata_percent": 95.0}]},
+            ["its data is 91 % full.*--size .1g", "its metadata is 95 % full.*--poolmetadatasize .1g"],
+        ),
+        ({"type": "logical", "thin_pools": [{"name": "thin", "data_percent": None, "metadata_percent": 5.0}]}, []),
+    ],
+)
+def test_what_is_nearly_full_is_told(pool: dict[str, t.Any], told: list[str]) -> None:
+    sizes = {"capacity_bytes": 100 * GIB, "allocation_bytes": GIB, **pool}
+    sizes["available_bytes"] = (sizes["capacity_bytes"] or 0) - (sizes["allocation_bytes"] or 0)
+    found = list(plan_pool_space.warnings([{"name": "a", **sizes}]))
+    assert len(found) == len(told) and all(map(re.search, told, found)), found
+
+
+LVS = """{"report": [{"lv": [{"lv_name": "thin", "lv_size": "1073741824", "data_percent": "91.20",
+"metadata_percent": "10.84"}, {"lv_name": "off", "lv_size": "1073741824", "data_percent": "", "metadata_percent": ""}]}]}"""
+
+
+def test_what_lvm_tells_of_thin_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(command, "SYSTEM_PATH", "/nowhere")
+    assert files_lvm.thin_pools("vg0") == [], "without LVM"
+    lvs = tmp_path / "lvs"
+    lvs.write_text(f"#!/bin/sh\n[ \"$9\" = -- ] || shift; cat <<'END'\n{LVS}\nEND\n".replace("cat", "/bin/cat"))
+    lvs.chmod(0o755)
+    assert files_lvm.thin_pools("vg0") == [
+        {"name": "thin", "size_bytes": GIB, "data_percent": 91.2, "metadata_percent": 10.84},
+        {"name": "off", "size_bytes": GIB, "data_percent": None, "metadata_percent": None},
+    ]

@@ -13,10 +13,16 @@ from lxml import etree
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Create, Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import DIRECTORIES, POOL_TYPES
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import CloneSource, PoolSight, SourceFile
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
+    POOLS,
+    CloneSource,
+    PoolSight,
+    SourceFile,
+)
 from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
     VOLUME,
     Delete,
@@ -163,7 +169,7 @@ def test_the_steps(there: bool, host: dict[str, t.Any], options: dict[str, t.Any
         (False, {}, {}, BadInput, "a new volume requires it"),
         (False, {}, {"capacity": "1GiB", "encryption": "luks"}, BadInput, "secret of volume a"),
         (False, {}, {"backing": {"path": "/p/b"}}, BadInput, "backing.format of volume a of pool default"),
-        (False, {"type": "logical"}, {"capacity": "1GiB"}, Refused, "the pool is of type logical"),
+        (False, {"type": "disk"}, {"capacity": "1GiB"}, Refused, "the pool is of type disk"),
         (True, {}, {"capacity": "512MiB"}, Refused, "from 1GiB to 512MiB: what is behind its new end is lost"),
         (True, {}, {"format": "raw"}, Refused, r"\(format: qcow2 -> raw\): it keeps what it was created with"),
         (True, {}, {"backing": {"path": "/p/b", "format": "raw"}}, Refused, "backing.path"),
@@ -294,3 +300,52 @@ def test_libvirt_accepts_the_document(options: dict[str, t.Any]) -> None:
     assert (root.findtext("target/compat") == "1.1") == bool(root.xpath("target/format[@type='qcow2']"))
     schema = etree.RelaxNG(etree.parse(str(SCHEMA)))
     assert schema.validate(etree.fromstring(step.xml)), f"{schema.error_log}\n{step.xml}"
+
+
+RAW = {"capacity": "1GiB", "format": "raw", "preallocate": True}
+
+
+def test_every_type_of_pools_tells_what_its_volumes_can() -> None:
+    assert set(POOLS) == set(POOL_TYPES)
+    assert {kind for kind, able in POOLS.items() if "resize" in able.verbs} == set(DIRECTORIES)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, able in POOLS.items() if "create" not in able.verbs])
+@pytest.mark.parametrize(
+    ("there", "options", "verb"),
+    [(False, RAW, "create"), (True, {"state": "absent"}, "delete"), (True, {"capacity": "2GiB"}, "resize")],
+)
+def test_what_a_pool_cannot_is_refused(kind: str, there: bool, options: dict[str, t.Any], verb: str) -> None:
+    with pytest.raises(Refused, match=rf"cannot {verb} volume a of pool default: the pool is of type {kind}, where"):
+        planned(there, Host(type=kind), **options)
+    assert not planned(True, Host(type=kind)).steps, "what is there already is as wanted"
+    assert not planned(False, Host(type=kind), state="absent").steps
+
+
+LV = """<volume type='block'><name>a</name><key>K</key><capacity unit='bytes'>{}</capacity>
+<target><path>/dev/vg/a</path></target></volume>"""
+
+
+def test_a_logical_volume_is_whole_or_not_made() -> None:
+    vg = Host(type="logical")
+    (step,) = planned(False, vg, **RAW).steps
+    root = etree.fromstring(t.cast("Create", step).xml)
+    sizes = [root.xpath(f"concat({tag}, ' ', {tag}/@unit)") for tag in ("capacity", "allocation")]
+    assert sizes == ["1048576 KiB", "1048576 KiB"], "libvirt makes a snapshot of one with less allocated"
+    for options in (
+        {"capacity": "1GiB"},
+        {"capacity": "1GiB", "format": "raw"},
+        {"capacity": "1GiB", "format": "qcow2"},
+    ):
+        with pytest.raises(BadInput, match="preallocate of volume a of pool default: a pool of type logical requires"):
+            planned(False, vg, **options)
+    for options, verb in (({"source": "/s"}, "upload"), ({"clone_of": "b"}, "clone")):
+        with pytest.raises(Refused, match=f"cannot {verb} volume a .*of type logical"):
+            planned(False, vg, format="raw", **options)
+    for size in (1024**3, 1024**3 + 4095 * 1024):
+        assert not planned(LV.format(size), vg, **RAW).steps, "rounded up to an extent"
+    assert [str(one) for one in planned(LV.format(1024**3), vg, state="absent").steps] == [
+        "delete volume a of pool default"
+    ]
+    with pytest.raises(Refused, match=r"cannot resize volume a .*; lvextend"):
+        planned(LV.format(1024**3), vg, **{**RAW, "capacity": "2GiB"})
