@@ -294,7 +294,9 @@ disks[].size: In GiB, or with a unit. A larger size grows the disk, even while t
   (M(corral.virt.virt_image) can shrink the disk while the guest is off). Block devices do not grow while the guest is
   off. For existing disks outside storage pools, such as those on the network or NVMe devices, the size is refused, or
   ignored with a warning.
-disks[].pool: Storage pool of a new disk. Defaults to V(default).
+disks[].pool:
+  - Storage pool of a new disk. Defaults to V(default).
+  - An existing disk stays where it is; M(corral.virt.virt_disk_move) moves it.
 disks[].image: Image in the pool from which a new disk is created. An existing disk keeps its backing image.
 disks[].clone:
   - How the disk is created from O(disks[].image). V(overlay) stores the guest's writes in the disk, and reads

@@ -70,7 +70,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-path: {description: Where the disk is, or in check mode would be., returned: success, type: str}
+path: {description: "Where the disk is, or in check mode would be.", returned: success, type: str}
 steps:
   description: Steps that were done, or in check mode would be done.
   returned: success
@@ -79,13 +79,12 @@ steps:
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 
-import contextlib
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 
 OPTIONS = {
     **URI_OPTION,
@@ -101,12 +100,10 @@ OPTIONS = {
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
-    result = {}
-    with failures(module), contextlib.ExitStack() as stack:
-        connection = stack.enter_context(opened(module.params["uri"], events=True, watched=True))
-        path = module.params["progress"]
-        tell = stack.enter_context(Progress(path)) if path and not module.check_mode else lambda *_told: None
-        result = run_disk_move.converge(connection, module.params, Gate(check_mode=module.check_mode), tell)
+    result: dict[str, t.Any] = {"notes": []}
+    with failures(module):
+        with opened(module.params["uri"], events=True, watched=True) as connection:
+            result = run_disk_move.converge(connection, module.params, Gate(check_mode=module.check_mode))
     for note in result["notes"]:
         module.warn(note)
     module.exit_json(**result)

@@ -15,8 +15,13 @@ pytestmark = pytest.mark.lab
 LAB = Hypervisors("pools")
 on = functools.partial(LAB.on, "hyper1")
 SERVERS = "glusterfs-server tgt"
-TARGET, FIRST, LAST = "iqn.2024-01.org.example:one", 40, 42  # loop devices are the machine's: far from those it uses
-DEVICES = [f"/dev/loop{number}" for number in range(FIRST, LAST + 1)]
+TARGET = "iqn.2024-01.org.example:one"
+DEVICES = [f"/dev/disk-{letter}" for letter in "abc"]
+# Loop devices are the machine's: each of ours is the first that nobody has, by a name of its own.
+ATTACH = (
+    "truncate -s 200M /root/image-{0}; for n in $(seq 40 99); do rm -f /dev/try; mknod /dev/try b 7 $n; "
+    "losetup /dev/try /root/image-{0} 2>/dev/null && mknod {1} b 7 $n && break; done; losetup {1}"
+)
 FS = {"name": "fs", "type": "fs", "path": "/srv/fs", "source": {"devices": DEVICES[:1], "format": "ext4"}}
 GLUSTER = {
     "name": "shared",
@@ -36,11 +41,8 @@ def hypervisor() -> Iterator[None]:
     """A hypervisor with devices, a Gluster volume and an iSCSI target."""
     with hypervisors("pools"):
         on(f"DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends {SERVERS} >/dev/null")
-        for number in range(FIRST, LAST + 1):
-            on(
-                f"test -e /dev/loop{number} || mknod /dev/loop{number} b 7 {number}; truncate -s 200M /root/disk{number}; "
-                f"losetup /dev/loop{number} /root/disk{number}"
-            )
+        for number, device in enumerate(DEVICES):
+            on(ATTACH.format(number, device))
         on(
             "systemctl start glusterd && mkdir -p /srv/brick && gluster --mode=script volume create vms hyper1:/srv/brick "
             "force && gluster volume start vms"
@@ -54,7 +56,7 @@ def hypervisor() -> Iterator[None]:
         try:
             yield
         finally:
-            on("umount /srv/fs /srv/shared; for n in 40 41 42; do losetup -d /dev/loop$n; done; true")
+            on(f"umount /srv/fs /srv/shared; for d in {' '.join(DEVICES)}; do losetup -d $d; done; true")
 
 
 def made_by_the_role() -> None:

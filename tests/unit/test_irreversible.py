@@ -50,6 +50,8 @@ KNOWN = {
     "plugins/module_utils/_image/run_image.py:_remove": LOOKED,
     "plugins/module_utils/_migration/run_migrate.py:<module>": LOOKED,
     "plugins/module_utils/_migration/run_migration_files.py:clear": "known by mark, time or content on the other host",
+    "plugins/module_utils/_disk_move/libvirt_disk_move.py:copy": "an abort leaves the guest on its disk",
+    "plugins/module_utils/_disk_move/libvirt_disk_move.py:pivot": LOOKED,
     "plugins/module_utils/_storage/libvirt_blockjob.py:*": "a disk grows, or gets what it stands on; an abort leaves it as it was",
     "plugins/module_utils/_libvirt/definition.py:*": LOOKED,
     "plugins/module_utils/_guest/libvirt_domain.py:*": LOOKED,

@@ -231,6 +231,7 @@ REMEDIED = {"Failed", "NotFound", "NotMade", "Refused", "Timeout", "Unsupported"
 
 # Functions whose remedy stands in what they put together. The list only gets shorter.
 REMEDY_ELSEWHERE = {
+    "module_utils/_disk_move/plan_disk_move.py:_refuse": "it joins refusals, each with its own",
     "module_utils/_noun/plan_noun_stages.py:_refuse": "it joins refusals, each with its own",
     "module_utils/_host/plan_bridge.py:port": "it joins what `_unfit` finds",
     "module_utils/_storage/plan_clone.py:_refuse_full": "`FreeSpace.problem` says it",
@@ -679,6 +680,7 @@ BUDGETS_KIB |= {
     "virt_pool_info": 73,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
+    "virt_disk_move": 203,
     "virt_secret": 75,
     "virt_secret_info": 72,
     "virt_volume": 147,

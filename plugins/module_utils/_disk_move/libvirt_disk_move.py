@@ -50,7 +50,7 @@ def copy(
 ) -> None:
     """Copy a disk into the existing file that `xml` names, until the copy has all and follows each write.
 
-    A copy that is under way is waited for. It ends with the run, but for a run that is killed. Raises Timeout or Failed.
+    A copy that is under way is waited for. It ends with the run, unless that is killed. Raises Timeout or Failed.
     """
     domain = libvirt_query.by_uuid(connection, uuid)
     what = f"disk {target} of {domain.name()}"

@@ -257,17 +257,19 @@ def plan(spec: MoveSpec, host: MoveHost) -> MovePlan:
     """The plan; raises all refusals at once."""
     found = host.guest(spec.guest)
     if found is None:
-        raise NotFound(f"cannot move disk {spec.disk} of {spec.guest}: there is no such guest here")
+        raise NotFound(
+            f"cannot move disk {spec.disk} of {spec.guest}: there is no such guest here; run this on its host"
+        )
     disks, live = fields_disk.by_name(found.xml), fields_disk.by_name(found.live_xml or found.xml)
     disk = disks.get(spec.disk)
     if disk is None:
         names = ", ".join(dict.fromkeys(one["name"] for one in disks.values())) or "none"
-        raise NotFound(f"cannot move disk {spec.disk} of {spec.guest}: it has no such disk; its disks: {names}")
+        raise NotFound(f"cannot move disk {spec.disk} of {spec.guest}: it has no such disk; it has {names}")
     pool = host.pool(spec.pool)
     source, running = (_path(one, host) for one in (disk, live.get(disk["name"], {})))
     name = disk["name"]
     if not source:
-        raise Refused(f"cannot move disk {name} of {spec.guest}: it is no file; only files move between pools")
+        raise Refused(f"cannot move disk {name} of {spec.guest}: it is no file; move its content by hand")
     move = _Move(
         spec, found, name, disk["target"], source, disk.get("format", "raw"), pool,
         os.path.join(str(pool.path), os.path.basename(source)),
@@ -322,10 +324,7 @@ def _moved(
     problems = [*_of_the_guest(move, disk, running, job if not ours else None, host), *_of_the_file(move, file, host)]
     if not problems and file is not None and not ours:
         problems += _of_the_place(move, file, left, host)
-    if len(problems) == 1:
-        raise problems[0]
-    if problems:
-        raise Refused("; ".join(map(str, problems)))
+    _refuse(problems)
     file = t.cast(DiskFile, file)
     entry = next((one for one in _entries(found) if one.path == move.source), None)
     owned = entry is not None and entry.is_of(found.uuid, host.host_uuid()) and _is_same(entry, file)
@@ -334,12 +333,18 @@ def _moved(
         [] if ours else [_begin(move, file, mark, replace=left is not None and host.exists(move.to))]
     )
     steps += _switched(move, file, mark, ours=ours, host=host)
-    kept = () if owned else (
-        f"{move.source} was not made for {found.name} by the collection; it is kept: when nobody needs it, remove it "
-        f"with `{shlex.join(['rm', move.source])}`",
-    )  # fmt: skip
+    remove = shlex.join(["rm", move.source])
+    why = f"{move.source} was not made for {found.name} by the collection; it is kept: if nobody needs it, `{remove}`"
     change = Change(f"disks[{move.name}].source", move.source, move.to)
-    return MovePlan(tuple(steps), (change,), notes=kept, path=move.to)
+    return MovePlan(tuple(steps), (change,), notes=() if owned else (why,), path=move.to)
+
+
+def _refuse(problems: t.Sequence[VirtError]) -> None:
+    """Raise the one problem, or an error with all of them."""
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise Refused("; ".join(map(str, problems)))
 
 
 def _is_same(entry: OwnedVolume, file: DiskFile) -> bool:
@@ -402,8 +407,8 @@ def _of_the_guest(
         yield Refused(f"{cannot}: only disks that one guest alone writes move; choose the medium anew")
     if running != move.source:
         yield Refused(
-            f"{cannot}: the running guest has {running or 'no such disk'}, the stored definition {move.source}; shut it "
-            "down, or let its definition be as it runs, and run again"
+            f"{cannot}: the running guest has {running or 'no such disk'}, the stored definition {move.source}; shut "
+            "it down, or let its definition be as it runs, and run again"
         )
     for kind in host.kept(found.uuid):
         if kind in _KEPT:
@@ -422,8 +427,8 @@ def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterat
         yield Refused(f"{cannot}: it is encrypted, and its copy would not be; shut the guest down, and copy the file")
     if file.format != move.format:
         yield Refused(
-            f"{cannot}: the guest uses it as {move.format}, and its first bytes say {file.format}; inspect it, and move "
-            "it by hand"
+            f"{cannot}: the guest uses it as {move.format}, and its first bytes say {file.format}; inspect it, and "
+            "move it by hand"
         )
     if file.backing and not file.backing.startswith("/"):
         yield Refused(
@@ -434,8 +439,8 @@ def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterat
         yield Refused(f"{cannot}: its data is in {file.data_file}; flatten it with qemu-img convert first")
     if file.backing and not file.backing_format:
         yield Refused(
-            f"{cannot}: it does not say which format its backing file {file.backing} has; record it (qemu-img rebase -u "
-            "-F) while the guest is off"
+            f"{cannot}: it does not say which format its backing file {file.backing} has; record it (qemu-img rebase "
+            "-u -F) while the guest is off"
         )
     user = host.user(move.source, move.found.uuid)
     if user:

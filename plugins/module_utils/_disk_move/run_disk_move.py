@@ -44,23 +44,25 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND
 
 __all__ = ["converge"]
 
 
-def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, tell: Tell) -> dict[str, t.Any]:
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     """Have the disk in the pool, and return the result."""
+    progress = Progress(params["progress"]) if params["progress"] else None
     spec = plan_disk_move.checked(params["guest"], params["disk"], params["pool"])
     plan_clone_spec.check_local(connection.getURI())
     with contextlib.ExitStack() as stack:
         gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
+        if progress:
+            gate.hold(stack, lambda: progress)
         host = _Host(connection)
         made = plan_disk_move.plan(spec, host)
-        work = _Work(connection, host.guest(spec.guest), params, tell, stack)
-        gate.run(made.steps, work.do)
+        gate.run(made.steps, _Work(connection, host.guest(spec.guest), params, progress, stack).do)
     return {
         "changed": bool(made.steps),
         "steps": [str(step) for step in made.steps],
@@ -156,10 +158,12 @@ class _Work:
         connection: t.Any,
         found: FoundGuest | None,
         params: t.Mapping[str, t.Any],
-        tell: Tell,
-        locks_held: contextlib.ExitStack,
+        progress: Progress | None,
+        stack: contextlib.ExitStack,
     ) -> None:
-        self.connection, self.params, self.tell, self._locks = connection, params, tell, locks_held
+        self.connection, self.params = connection, params
+        self.tell: Tell = progress or (lambda _phase, _done, _total: None)
+        self._unwritten = stack.enter_context(contextlib.ExitStack())  # from the copy to the definition
         uuid, xml = (found.uuid, found.xml) if found else ("", "")
         self.definition = run_definition.Definition(connection, uuid, xml)
         self._written: tuple[plan_disk_move.CopyOff, int] | None = None  # the copy, and when its original was written
@@ -167,8 +171,9 @@ class _Work:
     def do(self, step: plan_guest_steps.GuestStep) -> object:
         """Do one step."""
         if isinstance(step, plan_guest_steps.Define):
-            self._check_copy()
-            return run_definition.do(self.definition, step)
+            with self._unwritten:
+                self._check_copy()
+                return run_definition.do(self.definition, step)
         if isinstance(step, plan_guest_steps.DeleteVolume):
             return run_guest_steps.do(self.connection, self.definition.uuid, step)
         return _DOERS[type(step)](self, step)
@@ -205,7 +210,7 @@ class _Work:
     def copy_off(self, step: plan_disk_move.CopyOff) -> None:
         """Copy while no QEMU process can open the disk."""
         self.tell("copy", 0, step.size_bytes)
-        lock = files_disk.locked_against_writers(step.path, self._locks)
+        lock = files_disk.locked_against_writers(step.path, self._unwritten)
         active = bool(libvirt_query.by_uuid(self.connection, self.definition.uuid).isActive())
         plan_disk_move.check_still_off(step, active=active, written=lock == "taken")
         self._written = (step, os.stat(step.path).st_mtime_ns)

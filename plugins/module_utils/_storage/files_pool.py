@@ -40,9 +40,10 @@ def directory_id(path: str) -> t.Hashable:
 def content(device: str) -> str | None:
     """Why a device is not an empty one, in words; None if it is. Raises Failed where nobody can tell."""
     try:
-        if not stat.S_ISBLK(os.stat(device).st_mode):
+        known = os.stat(device)
+        if not stat.S_ISBLK(known.st_mode):
             return "is no block device"
-        held = os.listdir(f"/sys/class/block/{os.path.basename(os.path.realpath(device))}/holders")
+        held = os.listdir(f"/sys/dev/block/{os.major(known.st_rdev)}:{os.minor(known.st_rdev)}/holders")
     except FileNotFoundError:
         return "does not exist"
     if held:

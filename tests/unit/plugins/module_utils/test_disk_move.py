@@ -1,0 +1,237 @@
+"""What becomes of a disk that moves: the steps, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_disk_move, xml_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile, Mark, MoveSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
+
+UUID, HOST = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", "9b5e2ff4-8a3b-4f9d-8a3b-cc7cf3cbb8f2"
+OLD, NEW = "/images/g-system.qcow2", "/fast/g-system.qcow2"
+FILE = DiskFile(40 * 1024**2, 64 * 1024**2, "qcow2", None, None, None, encrypted=False, identity=FileIdentity(7, 9))
+MARK = Mark("system", UUID, OLD, True, FileIdentity(7, 9))
+SPEC = MoveSpec("g", "system", "fast")
+
+
+def document(path: str = OLD, *, mirror: str = "", more: str = "", owned: str | None = OLD) -> str:
+    """A guest with one disk."""
+    copied = f"<mirror type='file' job='copy'><source file='{mirror}'/></mirror>" if mirror else ""
+    xml = (
+        f"<domain type='kvm'><name>g</name><uuid>{UUID}</uuid><metadata/><devices><disk type='file' device='disk'><driver "
+        f"name='qemu' type='qcow2'/><source file='{path}'/>{copied}<target dev='vda' bus='virtio'/>{more}<alias "
+        "name='ua-system'/></disk></devices></domain>"
+    )
+    entries = [OwnedVolume(owned, UUID, HOST, FileIdentity(7, 9))] if owned else None
+    return xml_disk_move.moved(xml, "system", path, entries)
+
+
+@dataclasses.dataclass
+class Host:
+    """A `MoveHost` that knows all its answers."""
+
+    stored: str = dataclasses.field(default_factory=document)
+    live: str | None = None
+    persistent: bool = True
+    there: t.Collection[str] = (OLD,)
+    files: DiskFile | None = FILE
+    free: int = 1024**3
+    keeps: tuple[str, ...] = ()
+    at_work: str | None = None
+    users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    marked: tuple[str, bool] | None = None
+
+    def guest(self, name: str) -> FoundGuest | None:
+        state = "running" if self.live else "off"
+        return FoundGuest("g", UUID, state, self.persistent, False, self.stored, self.live) if name == "g" else None
+
+    def pool(self, name: str) -> PoolDirectory:
+        return PoolDirectory(name, "dir", "/fast", here=True)
+
+    def free_bytes(self, _directory: str) -> int:
+        return self.free
+
+    def located(self, _pool: str, volume: str) -> str | None:
+        return f"/images/{volume}"
+
+    def kept(self, _uuid: str) -> tuple[str, ...]:
+        return self.keeps
+
+    def job(self, _uuid: str, _target: str) -> str | None:
+        return self.at_work
+
+    def user(self, path: str, _but: str) -> str | None:
+        return self.users.get(path)
+
+    def file(self, _path: str, _form: str) -> DiskFile | None:
+        return self.files
+
+    def exists(self, path: str) -> bool:
+        return path in self.there
+
+    def mark(self, _pool: str, _name: str) -> tuple[str, bool] | None:
+        return self.marked
+
+    def host_uuid(self) -> str:
+        return HOST
+
+
+def steps(host: Host, spec: MoveSpec = SPEC) -> list[str]:
+    """What is done."""
+    return [str(step).partition(" (")[0] for step in plan_disk_move.plan(spec, host).steps]
+
+
+RUNNING = Host(live=document())
+SWITCHED = [
+    "switch disk vda of running g to /fast/g-system.qcow2",
+    "record that disk /fast/g-system.qcow2 is of g",
+    "delete disk /images/g-system.qcow2",
+    "record that g-system.qcow2 of pool fast is complete",
+]
+
+
+def test_the_disk_of_a_running_guest() -> None:
+    made = plan_disk_move.plan(SPEC, RUNNING)
+    assert [str(step) for step in made.steps] == [
+        "create disk /fast/g-system.qcow2",
+        "copy disk vda of running g (40 MiB) to /fast/g-system.qcow2",
+        *SWITCHED,
+    ]
+    assert [str(one) for one in made.changes] == [f"disks[system].source: {OLD} -> {NEW}"] and made.path == NEW
+    assert steps(RUNNING, MoveSpec("g", "vda", "fast")) == steps(RUNNING)
+
+
+def test_the_disk_of_a_guest_that_is_off() -> None:
+    made = plan_disk_move.plan(SPEC, Host())
+    assert [type(step).__name__ for step in made.steps] == ["Begin", "CopyOff", "Define", "DeleteVolume", "Finish"]
+    (define,) = [step for step in made.steps if isinstance(step, Define)]
+    assert NEW in define.xml and f"'{OLD}'" not in define.xml and define.uuid == UUID
+    assert fields_record.read(define.xml)["volumes"] == (OwnedVolume(NEW, UUID, HOST),)
+    (delete,) = [step for step in made.steps if isinstance(step, DeleteVolume)]
+    assert (delete.path, delete.expected) == (OLD, FileIdentity(7, 9))
+
+
+@pytest.mark.parametrize("live", [None, document(owned=None)])
+@pytest.mark.parametrize("owned", [None, "/images/other.qcow2"])
+def test_a_disk_that_was_not_made_for_the_guest_is_kept(live: str | None, owned: str | None) -> None:
+    made = plan_disk_move.plan(SPEC, Host(document(owned=owned), live and document(owned=owned)))
+    assert not [step for step in made.steps if isinstance(step, DeleteVolume)]
+    assert "was not made for g by the collection; it is kept" in made.notes[0]
+
+
+def test_another_file_of_the_name_is_kept() -> None:
+    other = Host(files=FILE._replace(identity=FileIdentity(8, 9)))
+    assert "it is kept" in plan_disk_move.plan(SPEC, other).notes[0]
+
+
+def test_what_is_there_already() -> None:
+    there = Host(document(NEW, owned=NEW), there=(NEW,))
+    assert steps(there) == [] and plan_disk_move.plan(SPEC, there).path == NEW
+    assert steps(dataclasses.replace(there, marked=("somebody's", True))) == []
+
+
+def test_a_switch_that_was_interrupted_is_finished() -> None:
+    marked = (MARK.text(), True)
+    done = Host(document(NEW), document(NEW), there=(OLD, NEW), marked=marked)
+    assert steps(done) == SWITCHED[1:]
+    assert steps(dataclasses.replace(done, there=(NEW,))) == [SWITCHED[1], SWITCHED[3]]
+    kept = (MARK._replace(owned=False).text(), True)
+    assert steps(dataclasses.replace(done, marked=kept)) == [SWITCHED[3]]
+    off = Host(document(NEW, owned=NEW), there=(OLD, NEW), marked=marked)
+    assert steps(off) == SWITCHED[2:]
+    for foreign in (("disk x of guest y, moved from /z (own, unknown)", True), (MARK.text(), False)):
+        assert steps(dataclasses.replace(done, marked=foreign)) == []
+
+
+def test_a_copy_that_was_interrupted() -> None:
+    copying = Host(live=document(mirror=NEW), there=(OLD, NEW), at_work="copy", marked=(MARK.text(), True))
+    assert steps(copying) == ["go on copying disk vda of running g", *SWITCHED]
+    left = Host(live=document(), there=(OLD, NEW), marked=(MARK.text(), True))
+    assert steps(left)[0] == "create disk /fast/g-system.qcow2" and "again" in str(
+        plan_disk_move.plan(SPEC, left).steps[0]
+    )
+    none = Host(live=document(), marked=(MARK.text(), False))
+    assert "again" not in str(plan_disk_move.plan(SPEC, none).steps[0])
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ({"persistent": False}, "is transient"),
+        ({"keeps": ("snapshots",)}, "it has snapshots"),
+        ({"keeps": ("checkpoints",)}, "it has checkpoints"),
+        ({"keeps": ("managed_save",)}, "its saved state names the file"),
+        ({"live": document(), "at_work": "backup"}, r"a block job .backup. works on it"),
+        ({"live": document(mirror="/x"), "at_work": "copy", "marked": (MARK.text(), True)}, "a block job"),
+        ({"live": document(mirror=NEW), "at_work": "copy"}, "a block job"),
+        ({"live": document("/else")}, "the running guest has /else, the stored definition /images"),
+        ({"stored": document(more="<readonly/>")}, "only disks that one guest alone writes"),
+        ({"stored": document(more="<shareable/>")}, "only disks that one guest alone writes"),
+        ({"files": None}, "is missing, or no regular file"),
+        ({"files": FILE._replace(encrypted=True)}, "it is encrypted"),
+        ({"files": FILE._replace(data_file="/d")}, "its data is in /d"),
+        ({"files": FILE._replace(format="raw")}, "its first bytes say raw"),
+        ({"files": FILE._replace(backing="base", backing_format="raw")}, "names its backing file without a directory"),
+        ({"files": FILE._replace(backing="/base")}, "which format its backing file /base has"),
+        ({"users": {OLD: "guest h"}}, "guest h uses /images/g-system.qcow2, too"),
+        ({"there": (OLD, NEW)}, "exists, and is no part of this move"),
+        ({"there": (OLD, NEW), "marked": (MARK.text(), False)}, "exists, and is no part of this move"),
+        ({"there": (OLD, NEW), "marked": (MARK.text(), True), "users": {NEW: "guest h"}}, "and guest h uses it"),
+        ({"free": 1024**2}, "it takes 40 MiB, and 1 MiB are free there"),
+    ],
+)
+def test_what_cannot_move(host: dict[str, t.Any], told: str) -> None:
+    with pytest.raises((Refused, NotFound), match=told):
+        plan_disk_move.plan(SPEC, Host(**host))
+
+
+def test_all_reasons_are_told_at_once() -> None:
+    with pytest.raises(Refused, match=r"it has snapshots.*; cannot move .*it is encrypted"):
+        plan_disk_move.plan(SPEC, Host(keeps=("snapshots",), files=FILE._replace(encrypted=True)))
+
+
+def test_what_is_not_there_is_told() -> None:
+    with pytest.raises(NotFound, match="no such guest here"):
+        plan_disk_move.plan(MoveSpec("x", "system", "fast"), Host())
+    with pytest.raises(NotFound, match="it has system"):
+        plan_disk_move.plan(MoveSpec("g", "data", "fast"), Host())
+    with pytest.raises(BadInput, match="disk: must not be empty"):
+        plan_disk_move.checked("g", "", "fast")
+
+
+def test_a_mark_comes_back() -> None:
+    for mark in (
+        MARK,
+        MARK._replace(owned=False, old=None),
+        MARK._replace(source="/a b/(own, 7 9)", old=FileIdentity(7)),
+    ):
+        assert Mark.of(mark.text()) == mark
+    assert Mark.of("a copy of volume x of pool y") is None
+
+
+def test_nobody_switches_to_what_was_not_copied() -> None:
+    (pivot,) = [one for one in plan_disk_move.plan(SPEC, RUNNING).steps if isinstance(one, plan_disk_move.Pivot)]
+    plan_disk_move.check_pivot(pivot, OLD, NEW)
+    for source, copied in (("/else", NEW), (OLD, "/else"), (None, None)):
+        with pytest.raises(Refused, match="cannot switch disk vda of g: it is"):
+            plan_disk_move.check_pivot(pivot, source, copied)
+    (copy,) = [one for one in plan_disk_move.plan(SPEC, Host()).steps if isinstance(one, plan_disk_move.CopyOff)]
+    plan_disk_move.check_still_off(copy, active=False, written=False)
+    for wrong in ({"active": True, "written": False}, {"active": False, "written": True}):
+        with pytest.raises(Refused, match="it is where it was"):
+            plan_disk_move.check_still_off(copy, **wrong)
+
+
+def test_a_record_of_a_running_guest_follows() -> None:
+    made = OwnedVolume(NEW, UUID, HOST, FileIdentity(8, 8))
+    told = xml_disk_move.remembered(document(), OLD, made)
+    assert NEW in told and OLD not in told and 'inode="8"' in told
