@@ -188,7 +188,7 @@ def test_a_copy_that_takes_too_long_leaves_the_disk_where_it_is() -> None:
 
 def test_what_cannot_move_is_refused() -> None:
     made()
-    assert "its disks: system" in refused(disk="nix")
+    assert "it has system" in refused(disk="nix")
     assert "no such guest" in refused(guest="nix")
     assert "create it, or choose another" in refused(pool="nix")
     assert "are free there; make room" in refused(pool="small")
