@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
@@ -191,7 +192,11 @@ class _Work:
         """Make the file, with its mark before and after."""
         volume, ref = step.volume, _ref(step.volume.pool, step.volume.name)
         libvirt_volume.mark(self.connection, ref, step.mark, _raw)
-        libvirt_storage.create(self.connection, volume.pool, xml_host.new_volume(volume), name=volume.name)
+        try:
+            libvirt_storage.create(self.connection, volume.pool, xml_host.new_volume(volume), name=volume.name)
+        except NotMade:  # somebody was faster, and the mark is not about theirs
+            libvirt_volume.unmark(self.connection, ref)
+            raise
         libvirt_volume.mark(self.connection, ref, f"{step.mark}\n{_which(volume.path)}", _raw)
 
     def copy_running(self, step: plan_disk_move.CopyRunning) -> None:
