@@ -58,7 +58,8 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
     spec = plan_disk_move.checked(params["guest"], params["disk"], params["pool"])
     plan_clone_spec.check_local(connection.getURI())
     with contextlib.ExitStack() as stack:
-        gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
+        if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
+            gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
         if progress:
             gate.hold(stack, lambda: progress)
         host = _Host(connection)
