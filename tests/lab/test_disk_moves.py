@@ -181,7 +181,7 @@ def test_a_copy_that_was_left_is_made_again() -> None:
 def test_a_copy_that_takes_too_long_leaves_the_disk_where_it_is() -> None:
     made()
     on("virsh -q start g --paused")
-    assert "within 2 s; it is where it was" in refused(bandwidth=1, job_timeout=2)
+    assert "within 2 s; the guest has its old disk" in refused(bandwidth=1, job_timeout=2)
     assert disk() == disk("--inactive") == OLD and "Copy" not in on("virsh blockjob g vda --raw")
     moved()
     assert disk() == NEW

@@ -231,8 +231,6 @@ REMEDIED = {"Failed", "NotFound", "NotMade", "Refused", "Timeout", "Unsupported"
 
 # Functions whose remedy stands in what they put together. The list only gets shorter.
 REMEDY_ELSEWHERE = {
-    "module_utils/_disk_move/plan_disk_move.py:_refuse": "it joins refusals, each with its own",
-    "module_utils/_noun/plan_noun_stages.py:_refuse": "it joins refusals, each with its own",
     "module_utils/_host/plan_bridge.py:port": "it joins what `_unfit` finds",
     "module_utils/_storage/plan_clone.py:_refuse_full": "`FreeSpace.problem` says it",
     "module_utils/_migration/plan_concurrent_changes.py:check_seen": "it joins what `stopped` says, and errors",
@@ -674,7 +672,7 @@ BUDGETS_KIB = {
     "virt_image": 164,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
-    "virt_pool": 86,
+    "virt_pool": 88,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 49,
     "virt_pool_info": 73,  # with the thin pools of volume groups

@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import units
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
 
-__all__ = ["WHERE_IT_IS", "Problems", "contradictions", "control_characters"]
+__all__ = ["WHERE_IT_IS", "Problems", "contradictions", "control_characters", "refuse_all"]
 
 WHERE_IT_IS = "`ansible-playbook corral.virt.list` shows which host has it"  # a guest that is not here
 
@@ -44,6 +44,16 @@ class Problems:
         """Raise BadInput if there are any problems."""
         if self.found:
             raise BadInput(self.found)
+
+
+def refuse_all(problems: t.Sequence[VirtError]) -> None:
+    """Raise the one problem, or an error with all of them."""
+    if len(problems) == 1:
+        raise problems[0]
+    if any(isinstance(problem, BadInput) for problem in problems):
+        raise BadInput([str(problem) for problem in problems])
+    if problems:
+        raise Refused("; ".join(map(str, problems)))
 
 
 def contradictions(

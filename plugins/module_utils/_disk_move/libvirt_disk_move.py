@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 import typing as t
 
@@ -19,6 +20,7 @@ __all__ = ["copy", "job", "pivot"]
 
 _LOOK_S = 0.5
 _MIB = 1024**2
+_THERE = "the guest has its old disk, and the copied part is there until the next run: run again"
 _PIVOT_S = 60  # after the copy is complete, for the last writes
 
 
@@ -53,30 +55,39 @@ def copy(
     A copy that is under way is waited for. It ends with the run, unless that is killed. Raises Timeout or Failed.
     """
     domain = libvirt_query.by_uuid(connection, uuid)
-    what = f"disk {target} of {domain.name()}"
     flags = libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
     flags |= libvirt.VIR_DOMAIN_BLOCK_COPY_SHALLOW if shallow else 0
     limit = {libvirt.VIR_DOMAIN_BLOCK_COPY_BANDWIDTH: bandwidth_mib_s * _MIB} if bandwidth_mib_s else {}
-    with explained("copy", what), watched_end(connection, domain, target) as end, interruptible():
+    with (
+        explained(f"copy disk {target} of", domain.name()),
+        watched_end(connection, domain, target) as end,
+        interruptible(),
+    ):
         if not domain.blockJobInfo(target):
             domain.blockCopy(target, xml, limit, flags)
         elif bandwidth_mib_s:
             domain.blockJobSetSpeed(target, bandwidth_mib_s, 0)
         try:
-            deadline = time.monotonic() + timeout_s
-            while not end.wait(_LOOK_S):
-                found = domain.blockJobInfo(target)
-                if found:
-                    progress(found["cur"], found["end"])
-                    if found["cur"] == found["end"]:  # libvirt: only once the copy is complete
-                        return
-                if time.monotonic() >= deadline:
-                    raise Timeout(f"cannot copy {what} within {timeout_s} s; it is where it was; raise job_timeout")
-            raise Failed(f"cannot copy {what}: the guest or the copy has ended; it is where it was; run again")
-        except BaseException:
+            _wait(domain, target, end, timeout_s, progress)
+        except BaseException:  # also an interrupt: the job ends with the run
             with contextlib.suppress(libvirt.libvirtError):  # it ended, or the guest did
                 domain.blockJobAbort(target, 0)
             raise
+
+
+def _wait(
+    domain: t.Any, target: str, end: threading.Event, timeout_s: int, progress: t.Callable[[int, int], None]
+) -> None:
+    what, deadline = f"disk {target} of {domain.name()}", time.monotonic() + timeout_s
+    while not end.wait(_LOOK_S):
+        found = domain.blockJobInfo(target)
+        if found:
+            progress(found["cur"], found["end"])
+            if found["cur"] == found["end"]:  # libvirt: only once the copy is complete
+                return
+        if time.monotonic() >= deadline:
+            raise Timeout(f"cannot copy {what} within {timeout_s} s; {_THERE}, with a longer job_timeout")
+    raise Failed(f"cannot copy {what}: the guest or the copy has ended; {_THERE}")
 
 
 def pivot(connection: Connection, uuid: str, target: str) -> None:

@@ -17,7 +17,8 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.xml_disk_move import mirror, moved
@@ -45,6 +46,9 @@ __all__ = [
     "checked",
     "plan",
 ]
+
+
+_MOST = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Mark(t.NamedTuple):
 
     def text(self) -> str:
         """The first line of the mark."""
-        known = f"{self.old.inode} {self.old.born_ns}" if self.old else "unknown"
+        known = f"{self.old.inode} {self.old.born_ns} {self.old.mark}" if self.old else "unknown"
         own = "own" if self.owned else "kept"
         return f"disk {self.disk} of guest {self.guest}, moved from {self.source} ({own}, {known})"
 
@@ -90,12 +94,12 @@ class Mark(t.NamedTuple):
         found = _MARK.fullmatch(text)
         if found is None:
             return None
-        disk, guest, source, own, inode, born = found.groups()
-        born_ns = int(born) if born and born != "None" else None
-        return cls(disk, guest, source, own == "own", FileIdentity(int(inode), born_ns) if inode else None)
+        disk, guest, source, own, inode, born, mark = (None if one == "None" else one for one in found.groups())
+        old = FileIdentity(int(inode), int(born) if born else None, mark) if inode else None
+        return cls(str(disk), str(guest), str(source), own == "own", old)
 
 
-_MARK = re.compile(r"disk (\S+) of guest (\S+), moved from (/.*) \((own|kept), (?:(\d+) (\d+|None)|unknown)\)")
+_MARK = re.compile(r"disk (\S+) of guest (\S+), moved from (/.*) \((own|kept), (?:(\d+) (\d+|None) (\w+)|unknown)\)")
 
 
 class MoveHost(t.Protocol):
@@ -109,6 +113,9 @@ class MoveHost(t.Protocol):
 
     def free_bytes(self, directory: str) -> int:
         """Bytes that are free there."""
+
+    def taken_bytes(self, path: str) -> int:
+        """Bytes that a file takes."""
 
     def located(self, pool: str, volume: str) -> str | None:
         """The path of a volume."""
@@ -128,8 +135,8 @@ class MoveHost(t.Protocol):
     def exists(self, path: str) -> bool:
         """True if there is something of that name."""
 
-    def mark(self, pool: str, name: str) -> tuple[str, bool] | None:
-        """The mark beside a volume, and whether it is about the file that is there; None without one."""
+    def mark(self, pool: str, name: str) -> tuple[str, FileIdentity | None] | None:
+        """The mark beside a volume, and the file there if that is the one it is about; None without a mark."""
 
     def host_uuid(self) -> str:
         """The UUID of the host."""
@@ -140,20 +147,19 @@ class Begin(GuestStep):
     """Make the empty file that the disk moves into, and the mark beside it."""
 
     look: t.ClassVar[Look | None] = Look(
-        at="of a half copy that is replaced: which file it is, as its mark tells, and who uses it",
-        holds="",
+        at="of the part that is replaced: inode and birth of the file, as its mark tells, and who uses it",
+        holds="the part, moved aside",
         leaves="the file; its user",
-        by=("volume", "replace"),
+        by=("part",),
     )
 
     volume: Volume
     mark: str = dataclasses.field(repr=False)
-    replace: bool = False  # what an interrupted run has left
+    part: FileIdentity | None = None  # the file that an interrupted run has left in its place
 
     def __str__(self) -> str:
-        return f"create disk {self.volume.path}" + (
-            " (again: an interrupted run has left a part)" if self.replace else ""
-        )
+        again = " (again: an interrupted run has left a part)" if self.part else ""
+        return f"create disk {self.volume.path}{again}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +196,7 @@ class Pivot(GuestStep):
     """Let the running guest use the copy alone."""
 
     look: t.ClassVar[Look | None] = Look(
-        at="UUID; that the disk is still the one that is copied, into this file",
+        at="UUID; that the disk is still the one that is copied, into the file that the mark tells of",
         holds="the copy follows each write until then",
         leaves="the guest on its old disk; the job",
         by=("uuid", "path", "to"),
@@ -200,6 +206,7 @@ class Pivot(GuestStep):
     target: str
     path: str
     to: str
+    pool: str = dataclasses.field(default="", repr=False)  # of the copy, and its mark
 
     def __str__(self) -> str:
         return f"switch disk {self.target} of running {self.guest} to {self.to}"
@@ -274,10 +281,10 @@ def plan(spec: MoveSpec, host: MoveHost) -> MovePlan:
         spec, found, name, disk["target"], source, disk.get("format", "raw"), pool,
         os.path.join(str(pool.path), os.path.basename(source)),
     )  # fmt: skip
-    left = _left(move, host)
+    left, part = _left(move, host)
     if source == running == move.to or (os.path.dirname(source) == str(pool.path)):
         return _finished(move, left, host)
-    return _moved(move, disk, running, left, host)
+    return _moved(move, disk, running, left, part, host)
 
 
 def _path(disk: t.Mapping[str, t.Any], host: MoveHost) -> str | None:
@@ -287,11 +294,12 @@ def _path(disk: t.Mapping[str, t.Any], host: MoveHost) -> str | None:
     return str(path) if path and str(path).startswith("/") else None
 
 
-def _left(move: _Move, host: MoveHost) -> Mark | None:
-    """The mark of this very move, about the file that is there; None if there is none."""
-    told = host.mark(move.spec.pool, os.path.basename(move.to))
-    mark = Mark.of(told[0]) if told and (told[1] or not host.exists(move.to)) else None
-    return mark if mark and (mark.disk, mark.guest) == (move.name, move.found.uuid) else None
+def _left(move: _Move, host: MoveHost) -> tuple[Mark | None, FileIdentity | None]:
+    """The mark of this very move, and the file that it is about; None where there is none."""
+    text, part = host.mark(move.spec.pool, os.path.basename(move.to)) or ("", None)
+    mark = Mark.of(text) if part or not host.exists(move.to) else None
+    ours = mark is not None and (mark.disk, mark.guest) == (move.name, move.found.uuid)
+    return (mark, part) if ours else (None, None)
 
 
 def _finished(move: _Move, left: Mark | None, host: MoveHost) -> MovePlan:
@@ -316,22 +324,25 @@ def _entries(found: FoundGuest) -> tuple[OwnedVolume, ...]:
 
 
 def _moved(
-    move: _Move, disk: t.Mapping[str, t.Any], running: str | None, left: Mark | None, host: MoveHost
+    move: _Move,
+    disk: t.Mapping[str, t.Any],
+    running: str | None,
+    left: Mark | None,
+    part: FileIdentity | None,
+    host: MoveHost,
 ) -> MovePlan:
     found, file = move.found, host.file(move.source, move.format)
     job = host.job(found.uuid, move.target) if found.active else None
     ours = job == "copy" and left is not None and mirror(str(found.live_xml), move.target) == move.to
     problems = [*_of_the_guest(move, disk, running, job if not ours else None, host), *_of_the_file(move, file, host)]
     if not problems and file is not None and not ours:
-        problems += _of_the_place(move, file, left, host)
-    _refuse(problems)
+        problems += _of_the_place(move, file, part, host)
+    refuse_all(problems)
     file = t.cast(DiskFile, file)
     entry = next((one for one in _entries(found) if one.path == move.source), None)
-    owned = entry is not None and entry.is_of(found.uuid, host.host_uuid()) and _is_same(entry, file)
+    owned = entry is not None and entry.is_of(found.uuid, host.host_uuid()) and _is_known(entry, file)
     mark = left if ours and left else Mark(move.name, found.uuid, move.source, owned, file.identity)
-    steps: list[GuestStep] = (
-        [] if ours else [_begin(move, file, mark, replace=left is not None and host.exists(move.to))]
-    )
+    steps: list[GuestStep] = [] if ours else [_begin(move, file, mark, part)]
     steps += _switched(move, file, mark, ours=ours, host=host)
     remove = shlex.join(["rm", move.source])
     why = f"{move.source} was not made for {found.name} by the collection; it is kept: if nobody needs it, `{remove}`"
@@ -339,19 +350,13 @@ def _moved(
     return MovePlan(tuple(steps), (change,), notes=() if owned else (why,), path=move.to)
 
 
-def _refuse(problems: t.Sequence[VirtError]) -> None:
-    """Raise the one problem, or an error with all of them."""
-    if len(problems) == 1:
-        raise problems[0]
-    if problems:
-        raise Refused("; ".join(map(str, problems)))
+def _is_known(entry: OwnedVolume, file: DiskFile) -> bool:
+    """True if the file is the one that was made for the guest, and can be told from others when it is to go."""
+    known = file.identity is not None and file.identity.is_known
+    return known and not (entry.identity and not entry.identity.is_same(t.cast(FileIdentity, file.identity)))
 
 
-def _is_same(entry: OwnedVolume, file: DiskFile) -> bool:
-    return not (entry.identity and file.identity) or entry.identity.is_same(file.identity)
-
-
-def _begin(move: _Move, file: DiskFile, mark: Mark, *, replace: bool) -> Begin:
+def _begin(move: _Move, file: DiskFile, mark: Mark, part: FileIdentity | None) -> Begin:
     volume = Volume(
         pool=move.spec.pool,
         name=os.path.basename(move.to),
@@ -361,7 +366,7 @@ def _begin(move: _Move, file: DiskFile, mark: Mark, *, replace: bool) -> Begin:
         backing_path=file.backing,
         backing_format=file.backing_format,
     )
-    return Begin(move.found.name, volume, mark.text(), replace)
+    return Begin(move.found.name, volume, mark.text(), part)
 
 
 def _switched(move: _Move, file: DiskFile, mark: Mark, *, ours: bool, host: MoveHost) -> list[GuestStep]:
@@ -387,7 +392,8 @@ def _switched(move: _Move, file: DiskFile, mark: Mark, *, ours: bool, host: Move
         file.allocated_bytes,
         goes_on=ours,
     )
-    return [copy, Pivot(found.name, found.uuid, move.target, move.source, move.to), *_after(move, mark, host)]
+    pivot = Pivot(found.name, found.uuid, move.target, move.source, move.to, move.spec.pool)
+    return [copy, pivot, *_after(move, mark, host)]
 
 
 _KEPT = {
@@ -447,15 +453,15 @@ def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterat
         yield Refused(f"{cannot}: {user} uses {move.source}, too; remove that first")
 
 
-def _of_the_place(move: _Move, file: DiskFile, left: Mark | None, host: MoveHost) -> t.Iterator[VirtError]:
+def _of_the_place(move: _Move, file: DiskFile, part: FileIdentity | None, host: MoveHost) -> t.Iterator[VirtError]:
     cannot = f"cannot move {move.what} to pool {move.spec.pool}"
-    if left is None and host.exists(move.to):
+    if part is None and host.exists(move.to):
         yield Refused(f"{cannot}: {move.to} exists, and is no part of this move; rename or remove it")
-    if left is not None and host.exists(move.to):
+    if part is not None:
         user = host.user(move.to, "")
         if user:
             yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
-    free = host.free_bytes(str(move.pool.path))
+    free = host.free_bytes(str(move.pool.path)) + (host.taken_bytes(move.to) if part else 0)
     if file.allocated_bytes > free:
         yield Refused(
             f"{cannot}: it takes {bytes_text(file.allocated_bytes)}, and {bytes_text(free)} are free there; make room, "
@@ -463,12 +469,13 @@ def _of_the_place(move: _Move, file: DiskFile, left: Mark | None, host: MoveHost
         )
 
 
-def check_pivot(step: Pivot, source: str | None, copied: str | None) -> None:
-    """Raise Refused if the disk is not the one that is copied any more."""
-    if source != step.path or copied != step.to:
+def check_pivot(step: Pivot, source: str | None, copied: str | None, *, marked: bool) -> None:
+    """Raise Refused if the disk is not the one that is copied any more, or another file has the name of the copy."""
+    if source != step.path or copied != step.to or not marked:
+        other = "" if marked else f"; another file has the name {step.to}"
         raise Refused(
             f"cannot switch disk {step.target} of {step.guest}: it is {source or 'gone'} by now, copied to "
-            f"{copied or 'nothing'}; inspect it (virsh blockjob), and run again"
+            f"{copied or 'nothing'}{other}; inspect it (virsh blockjob), and run again"
         )
 
 
@@ -487,10 +494,11 @@ def another_run(guest: str) -> str:
     return f"cannot move a disk of {guest}: another run moves one, or migrates it; wait for that run, and run again"
 
 
-def checked(guest: str, disk: str, pool: str) -> MoveSpec:
+def checked(params: t.Mapping[str, t.Any]) -> MoveSpec:
     """The options; raises BadInput with every problem."""
-    given = {"guest": guest, "disk": disk, "pool": pool}
-    problems = [f"{option}: must not be empty" for option, value in given.items() if not value]
-    if problems:
-        raise BadInput(problems)
-    return MoveSpec(guest, disk, pool)
+    problems = Problems(f"{option}: must not be empty" for option in ("guest", "disk", "pool") if not params[option])
+    for option, least in (("bandwidth", 0), ("job_timeout", 1)):
+        if not least <= params[option] <= _MOST:
+            problems.found.append(f"{option}: must be from {least} to {_MOST}, not {params[option]}")
+    problems.refuse()
+    return MoveSpec(params["guest"], params["disk"], params["pool"])

@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, libvirt_query, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_guest_steps,
     run_definition,
@@ -44,7 +44,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
-from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND
@@ -55,7 +55,7 @@ __all__ = ["converge"]
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     """Have the disk in the pool, and return the result."""
     progress = Progress(params["progress"]) if params["progress"] else None
-    spec = plan_disk_move.checked(params["guest"], params["disk"], params["pool"])
+    spec = plan_disk_move.checked(params)
     plan_clone_spec.check_local(connection.getURI())
     with contextlib.ExitStack() as stack:
         if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
@@ -129,13 +129,17 @@ class _Host:
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
 
-    def mark(self, pool: str, name: str) -> tuple[str, bool] | None:
+    def mark(self, pool: str, name: str) -> tuple[str, FileIdentity | None] | None:
         left = libvirt_volume.unfinished(self._connection, _ref(pool, name))
         if left is None:
             return None
         text, _newline, which = left.partition("\n")
-        path = libvirt_storage.path_in(self._connection, pool, name)
-        return text, bool(which) and which == _which(str(path))
+        path = str(libvirt_storage.path_in(self._connection, pool, name))
+        found = identity.of_path(path)
+        return text, found if found and which == _which(path) else None
+
+    def taken_bytes(self, path: str) -> int:
+        return free_space.allocated(path)
 
     @asked
     def host_uuid(self) -> str:
@@ -149,7 +153,7 @@ def _ref(pool: str, name: str) -> Ref:
 def _which(path: str) -> str:
     """Which file has the name now."""
     found = identity.of_path(path)
-    return f"{found.inode} {found.born_ns}" if found else ""
+    return f"{found.inode} {found.born_ns} {found.mark}" if found else ""
 
 
 class _Work:
@@ -182,23 +186,26 @@ class _Work:
 
     @contextlib.contextmanager
     def is_ours(self, step: plan_disk_move.Begin) -> t.Iterator[None]:
-        """Move what an interrupted run has left out of the way, if nobody uses it."""
-        if step.replace:
-            expected = identity.of_path(step.volume.path)
-            gone = run_disposal.Disposal(self.connection, step.volume.path, step.guest, "", expected, verb="replace")
-            run_disposal.dispose(gone)
+        """Remove what an interrupted run has left, if it is that and nobody uses it."""
+        if step.part:
+            run_disposal.dispose(
+                run_disposal.Disposal(
+                    self.connection, step.volume.path, step.guest, self.definition.uuid, step.part, verb="replace"
+                )
+            )
         yield
 
     def begin(self, step: plan_disk_move.Begin) -> None:
         """Make the file, with its mark before and after."""
         volume, ref = step.volume, _ref(step.volume.pool, step.volume.name)
-        libvirt_volume.mark(self.connection, ref, step.mark, _raw)
+        libvirt_volume.mark(self.connection, ref, step.mark, xml_host.new_raw)
         try:
             libvirt_storage.create(self.connection, volume.pool, xml_host.new_volume(volume), name=volume.name)
         except NotMade:  # somebody was faster, and the mark is not about theirs
             libvirt_volume.unmark(self.connection, ref)
             raise
-        libvirt_volume.mark(self.connection, ref, f"{step.mark}\n{_which(volume.path)}", _raw)
+        identity.stamped(volume.path)
+        libvirt_volume.mark(self.connection, ref, f"{step.mark}\n{_which(volume.path)}", xml_host.new_raw)
 
     def copy_running(self, step: plan_disk_move.CopyRunning) -> None:
         """Copy until the copy follows each write."""
@@ -238,7 +245,9 @@ class _Work:
         source = disk.get("source")
         if disk.get("pool"):
             source = libvirt_storage.path_in(self.connection, disk["pool"], disk["volume"])
-        plan_disk_move.check_pivot(step, source, xml_disk_move.mirror(live, step.target) if live else None)
+        copied = xml_disk_move.mirror(live, step.target) if live else None
+        marked = _Host(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
+        plan_disk_move.check_pivot(step, source, copied, marked=marked is not None and marked[1] is not None)
 
     def pivot(self, step: plan_disk_move.Pivot) -> None:
         """Switch the guest, whose definition follows."""
@@ -256,10 +265,6 @@ class _Work:
     def finish(self, step: plan_disk_move.Finish) -> None:
         """Remove the mark."""
         libvirt_volume.unmark(self.connection, _ref(step.pool, step.name))
-
-
-def _raw(name: str, size_bytes: int) -> str:
-    return xml_host.new_volume(Volume("", name, "", size_bytes, "raw"))
 
 
 _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
 
-__all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_volume", "pool", "volume"]
+__all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_raw", "new_volume", "pool", "volume"]
 
 
 def host(xml: str) -> dict[str, t.Any]:
@@ -142,6 +142,11 @@ def network(xml: str) -> dict[str, t.Any]:
         "forward": "isolated" if forward is None else forward.get("mode") or "nat",
         "bridge": None if bridge is None else bridge.get("name"),
     }
+
+
+def new_raw(name: str, size_bytes: int) -> str:
+    """The XML of a small raw volume, for what the collection notes beside others."""
+    return new_volume(Volume("", name, "", size_bytes, "raw"))
 
 
 def new_volume(wanted: Volume) -> str:

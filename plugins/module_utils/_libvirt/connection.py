@@ -123,8 +123,8 @@ def _run_events() -> None:
 # How libvirt says that a connection ended; it has no error code for that.
 _ENDED = ("client socket is closed", "End of file while reading data", "Broken pipe", "Connection reset")
 _RUN_AGAIN = "its libvirt daemon was restarted or has crashed (journalctl -u libvirtd -u virtqemud); run again"
-# Of a guest that ends as its migration begins, libvirt 9.0 keeps a job that nobody ends.
 _NO_BACKEND = "missing backend for pool type"
+# Of a guest that ends as its migration begins, libvirt 9.0 keeps a job that nobody ends.
 _HELD = "remoteDispatchDomainMigratePerform"
 _LET_GO = "if nobody migrates it, restart the libvirt daemon of that host (guests go on running), and run again"
 

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.digest import digest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun, xml_document
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Facts, Found, ObjectKind, Spec
@@ -68,7 +69,7 @@ def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
     findings = [one for rule in noun.rules for one in rule(case, result)]
     refusals = [one for one in findings if isinstance(one, VirtError)]
     result = dataclasses.replace(result, seen=_seen(case, result))
-    _refuse(
+    refuse_all(
         [*_identity(noun, case), *_outrun(noun, case, result), *_fixed(noun, case), *_violations(noun, case), *refusals]
     )
     notes = (*result.notes, *(one for one in findings if isinstance(one, str)))
@@ -151,13 +152,3 @@ def _fixed(noun: Noun, case: Case) -> t.Iterator[VirtError]:
 def _violations(noun: Noun, case: Case) -> t.Iterator[VirtError]:
     for place, reason in case.stored.violations:
         yield BadInput(f"{place} of {case.ref(noun.schema.kind)}: {reason}")
-
-
-def _refuse(problems: t.Sequence[VirtError]) -> None:
-    """Raise the one problem, or an error with all of them."""
-    if len(problems) == 1:
-        raise problems[0]
-    if any(isinstance(problem, BadInput) for problem in problems):
-        raise BadInput([str(problem) for problem in problems])
-    if problems:
-        raise Refused("; ".join(map(str, problems)))

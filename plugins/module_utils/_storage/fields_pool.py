@@ -114,7 +114,7 @@ def host(raw: RawPoolHost, name: str, found: Found | None) -> PoolHost:
     def others() -> dict[str, dict[str, t.Any]]:
         return {pool: row.values(xml, POOL) for pool, xml in raw.pools()}
 
-    return PoolHost(others, users, raw.obstacle, raw.identity, raw.closed, raw.content)
+    return PoolHost(others, users, raw.obstacle, raw.identity, raw.closed, raw.content, raw.has_group)
 
 
 def _user(

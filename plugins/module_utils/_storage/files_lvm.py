@@ -11,9 +11,14 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["thin_pools"]
+__all__ = ["has_group", "thin_pools"]
 
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent"
+
+
+def has_group(name: str) -> bool:
+    """True if the host has a volume group of this name, active or not."""
+    return bool(command.answer("vgs", "--noheadings", "--options", "vg_name", "--", name))
 
 
 def thin_pools(group: str) -> list[dict[str, t.Any]]:

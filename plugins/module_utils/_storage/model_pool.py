@@ -80,6 +80,10 @@ def _unknown(_path: str) -> str | None:
     return None
 
 
+def _nowhere(_name: str) -> bool:
+    return False
+
+
 def normalised(path: str) -> t.Hashable:
     """A directory's identity as far as its path alone shows it."""
     return posixpath.normpath(path)
@@ -95,6 +99,7 @@ class RawPoolHost:
     identity: DirectoryId = normalised
     closed: Obstacle = _unknown  # path -> what of it QEMU's user cannot enter
     content: Obstacle | None = None  # device -> why it is not empty; None: it is on another machine
+    has_group: t.Callable[[str], bool] = _nowhere  # whether there is a volume group of this name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,3 +120,4 @@ class PoolHost:
     identity: DirectoryId = normalised
     closed: Obstacle = _unknown
     content: Obstacle | None = None
+    has_group: t.Callable[[str], bool] = _nowhere

@@ -41,7 +41,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool im
     PoolHost,
 )
 
-__all__ = ["POOL", "RULES", "Build", "Refresh", "check_empty"]
+__all__ = ["POOL", "RULES", "Build", "Refresh", "check_empty", "check_group"]
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 
@@ -52,14 +52,15 @@ class Build(NounStep):
 
     look: t.ClassVar[Look | None] = Look(
         at="signatures on the devices (file systems, partition tables, members of a volume group), and who holds them; "
-        "libvirt looks again by itself",
+        "whether there is a volume group of that name; libvirt looks again by itself",
         holds="",
         leaves="the devices and their content",
-        by=("devices",),
+        by=("devices", "group"),
     )
 
     type: str
     devices: tuple[str, ...]
+    group: str = ""  # the volume group that is made
 
     def __str__(self) -> str:
         return f"{self.verb} {self.ref} on {', '.join(self.devices)}"
@@ -79,6 +80,15 @@ def check_empty(ref: object, contents: t.Iterable[tuple[str, str | None]]) -> No
         raise Refused(
             f"cannot build {ref}: {'; '.join(found)}; to use what is there, omit build; build only writes on empty "
             "devices, so to give up what is there, erase it yourself (wipefs)"
+        )
+
+
+def check_group(step: Build, *, there: bool) -> None:
+    """Raise Refused if the volume group that is to be made is there: its devices are others."""
+    if there:
+        raise Refused(
+            f"cannot build {step.ref}: this host has a volume group {step.group} on other devices; to use that, omit "
+            "build and source.devices, or choose another source.name"
         )
 
 
@@ -113,13 +123,14 @@ def _is_buildable(case: Case, plan: NounPlan) -> Findings:
         yield BadInput(f"source.format of pool {name}: build requires it, such as ext4 or xfs")
     if case.found is None and kind == "logical" and not values.get("source.devices"):
         yield BadInput(f"source.devices of pool {name}: build requires them, for a new volume group")
-    content = _host(case).content
+    content, has_group = _host(case).content, _host(case).has_group
     for step in plan.steps:
         if isinstance(step, Build) and content is None:
             yield Refused(f"cannot build {step.ref}: its devices are on another machine; run this task on that host")
         elif isinstance(step, Build) and content is not None:
             try:
                 check_empty(step.ref, [(one, content(one)) for one in step.devices])
+                check_group(step, there=bool(step.group) and has_group(step.group))
             except Refused as refusal:
                 yield refusal
 
@@ -137,7 +148,9 @@ def _building(case: Case) -> list[NounStep]:
         return []
     if case.found and (case.found.active or content is None or any(map(content, devices))):
         return []
-    return [Build(case.ref(POOL_SCHEMA.kind), _of_type(case), devices)]
+    kind = _of_type(case)
+    group = str(case.stored.after.get("source.name") or case.spec.name) if kind == "logical" else ""
+    return [Build(case.ref(POOL_SCHEMA.kind), kind, devices, group)]
 
 
 _FIXED = ("type", "source.hosts", "source.dir", "source.name", "source.devices", "source.adapter", "source.initiator")

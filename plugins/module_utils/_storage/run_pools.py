@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_f
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_pool, plan_pool
+from ansible_collections.corral.virt.plugins.module_utils._storage.files_lvm import has_group
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import (
     closed,
     content,
@@ -35,7 +36,9 @@ def _host(connection: t.Any, spec: Spec) -> RawPoolHost:
         user = qemu_user(libvirt_query.capabilities(connection))
         return closed(path, user) if user else None
 
-    return dataclasses.replace(raw, obstacle=obstacle, identity=directory_id, closed=closed_to_qemu, content=content)
+    return dataclasses.replace(
+        raw, obstacle=obstacle, identity=directory_id, closed=closed_to_qemu, content=content, has_group=has_group
+    )
 
 
 def _build(pool: t.Any, step: plan_pool.Build) -> None:
@@ -44,6 +47,7 @@ def _build(pool: t.Any, step: plan_pool.Build) -> None:
 
 def _still_empty(_pool: t.Any, step: plan_pool.Build) -> None:
     plan_pool.check_empty(step.ref, [(device, content(device)) for device in step.devices])
+    plan_pool.check_group(step, there=bool(step.group) and has_group(step.group))
 
 
 API = dataclasses.replace(

@@ -17,7 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
@@ -227,7 +226,7 @@ def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
     libvirt_volume.unmark(connection, ref)
     content = _content(spec) if copy_of or "source" in own else None
     if content:
-        libvirt_volume.mark(connection, ref, content, _raw)
+        libvirt_volume.mark(connection, ref, content, xml_host.new_raw)
     capacity = int(spec.fields.get("capacity_kib") or 0) * 1024
     try:
         libvirt_storage.create(
@@ -240,11 +239,7 @@ def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
     if copy_of:
         libvirt_volume.unmark(connection, ref)
     elif content:
-        libvirt_volume.mark(connection, ref, f"{content}\n{_which(connection, ref)}", _raw)
-
-
-def _raw(name: str, size_bytes: int) -> str:
-    return xml_host.new_volume(Volume("", name, "", size_bytes, "raw"))
+        libvirt_volume.mark(connection, ref, f"{content}\n{_which(connection, ref)}", xml_host.new_raw)
 
 
 @contextlib.contextmanager

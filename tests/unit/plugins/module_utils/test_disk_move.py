@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 UUID, HOST = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", "9b5e2ff4-8a3b-4f9d-8a3b-cc7cf3cbb8f2"
 OLD, NEW = "/images/g-system.qcow2", "/fast/g-system.qcow2"
 FILE = DiskFile(40 * 1024**2, 64 * 1024**2, "qcow2", None, None, None, encrypted=False, identity=FileIdentity(7, 9))
+PART = FileIdentity(3, 3)
 MARK = Mark("system", UUID, OLD, True, FileIdentity(7, 9))
 SPEC = MoveSpec("g", "system", "fast")
 
@@ -48,7 +49,7 @@ class Host:
     keeps: tuple[str, ...] = ()
     at_work: str | None = None
     users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    marked: tuple[str, bool] | None = None
+    marked: tuple[str, FileIdentity | None] | None = None
 
     def guest(self, name: str) -> FoundGuest | None:
         state = "running" if self.live else "off"
@@ -78,7 +79,10 @@ class Host:
     def exists(self, path: str) -> bool:
         return path in self.there
 
-    def mark(self, _pool: str, _name: str) -> tuple[str, bool] | None:
+    def taken_bytes(self, _path: str) -> int:
+        return 2 * 1024**2
+
+    def mark(self, _pool: str, _name: str) -> tuple[str, FileIdentity | None] | None:
         return self.marked
 
     def host_uuid(self) -> str:
@@ -128,38 +132,45 @@ def test_a_disk_that_was_not_made_for_the_guest_is_kept(live: str | None, owned:
     assert "was not made for g by the collection; it is kept" in made.notes[0]
 
 
-def test_another_file_of_the_name_is_kept() -> None:
-    other = Host(files=FILE._replace(identity=FileIdentity(8, 9)))
-    assert "it is kept" in plan_disk_move.plan(SPEC, other).notes[0]
+@pytest.mark.parametrize("found", [FileIdentity(8, 9), FileIdentity(7), None])
+def test_another_file_of_the_name_and_one_that_cannot_be_told_are_kept(found: FileIdentity | None) -> None:
+    made = plan_disk_move.plan(SPEC, Host(files=FILE._replace(identity=found)))
+    assert "it is kept" in made.notes[0] and not [one for one in made.steps if isinstance(one, DeleteVolume)]
 
 
 def test_what_is_there_already() -> None:
     there = Host(document(NEW, owned=NEW), there=(NEW,))
     assert steps(there) == [] and plan_disk_move.plan(SPEC, there).path == NEW
-    assert steps(dataclasses.replace(there, marked=("somebody's", True))) == []
+    assert steps(dataclasses.replace(there, marked=("somebody's", PART))) == []
 
 
 def test_a_switch_that_was_interrupted_is_finished() -> None:
-    marked = (MARK.text(), True)
+    marked = (MARK.text(), PART)
     done = Host(document(NEW), document(NEW), there=(OLD, NEW), marked=marked)
     assert steps(done) == SWITCHED[1:]
     assert steps(dataclasses.replace(done, there=(NEW,))) == [SWITCHED[1], SWITCHED[3]]
-    kept = (MARK._replace(owned=False).text(), True)
+    kept = (MARK._replace(owned=False).text(), PART)
     assert steps(dataclasses.replace(done, marked=kept)) == [SWITCHED[3]]
     off = Host(document(NEW, owned=NEW), there=(OLD, NEW), marked=marked)
     assert steps(off) == SWITCHED[2:]
-    for foreign in (("disk x of guest y, moved from /z (own, unknown)", True), (MARK.text(), False)):
+    for foreign in (("disk x of guest y, moved from /z (own, unknown)", PART), (MARK.text(), None)):
         assert steps(dataclasses.replace(done, marked=foreign)) == []
 
 
 def test_a_copy_that_was_interrupted() -> None:
-    copying = Host(live=document(mirror=NEW), there=(OLD, NEW), at_work="copy", marked=(MARK.text(), True))
+    copying = Host(live=document(mirror=NEW), there=(OLD, NEW), at_work="copy", marked=(MARK.text(), PART))
     assert steps(copying) == ["go on copying disk vda of running g", *SWITCHED]
-    left = Host(live=document(), there=(OLD, NEW), marked=(MARK.text(), True))
+    left = Host(live=document(), there=(OLD, NEW), marked=(MARK.text(), PART))
     assert steps(left)[0] == "create disk /fast/g-system.qcow2" and "again" in str(
         plan_disk_move.plan(SPEC, left).steps[0]
     )
-    none = Host(live=document(), marked=(MARK.text(), False))
+    (begin, *_rest) = plan_disk_move.plan(SPEC, left).steps
+    assert isinstance(begin, plan_disk_move.Begin) and begin.part == PART
+    tight = dataclasses.replace(left, free=39 * 1024**2)
+    assert steps(tight) == steps(left), "what the part takes is free then"
+    with pytest.raises(Refused, match="are free there"):
+        steps(dataclasses.replace(left, free=37 * 1024**2))
+    none = Host(live=document(), marked=(MARK.text(), None))
     assert "again" not in str(plan_disk_move.plan(SPEC, none).steps[0])
 
 
@@ -171,7 +182,7 @@ def test_a_copy_that_was_interrupted() -> None:
         ({"keeps": ("checkpoints",)}, "it has checkpoints"),
         ({"keeps": ("managed_save",)}, "its saved state names the file"),
         ({"live": document(), "at_work": "backup"}, r"a block job .backup. works on it"),
-        ({"live": document(mirror="/x"), "at_work": "copy", "marked": (MARK.text(), True)}, "a block job"),
+        ({"live": document(mirror="/x"), "at_work": "copy", "marked": (MARK.text(), PART)}, "a block job"),
         ({"live": document(mirror=NEW), "at_work": "copy"}, "a block job"),
         ({"live": document("/else")}, "the running guest has /else, the stored definition /images"),
         ({"stored": document(more="<readonly/>")}, "only disks that one guest alone writes"),
@@ -184,8 +195,8 @@ def test_a_copy_that_was_interrupted() -> None:
         ({"files": FILE._replace(backing="/base")}, "which format its backing file /base has"),
         ({"users": {OLD: "guest h"}}, "guest h uses /images/g-system.qcow2, too"),
         ({"there": (OLD, NEW)}, "exists, and is no part of this move"),
-        ({"there": (OLD, NEW), "marked": (MARK.text(), False)}, "exists, and is no part of this move"),
-        ({"there": (OLD, NEW), "marked": (MARK.text(), True), "users": {NEW: "guest h"}}, "and guest h uses it"),
+        ({"there": (OLD, NEW), "marked": (MARK.text(), None)}, "exists, and is no part of this move"),
+        ({"there": (OLD, NEW), "marked": (MARK.text(), PART), "users": {NEW: "guest h"}}, "and guest h uses it"),
         ({"free": 1024**2}, "it takes 40 MiB, and 1 MiB are free there"),
     ],
 )
@@ -204,8 +215,17 @@ def test_what_is_not_there_is_told() -> None:
         plan_disk_move.plan(MoveSpec("x", "system", "fast"), Host())
     with pytest.raises(NotFound, match="it has system"):
         plan_disk_move.plan(MoveSpec("g", "data", "fast"), Host())
-    with pytest.raises(BadInput, match="disk: must not be empty"):
-        plan_disk_move.checked("g", "", "fast")
+
+
+def test_bad_values_are_told_at_once() -> None:
+    good = {"guest": "g", "disk": "vda", "pool": "fast", "bandwidth": 0, "job_timeout": 1}
+    assert plan_disk_move.checked(good) == MoveSpec("g", "vda", "fast")
+    for wrong in ({"bandwidth": -1}, {"job_timeout": 0}, {"bandwidth": 2**31}, {"pool": ""}):
+        with pytest.raises(BadInput, match=f"{next(iter(wrong))}: must "):
+            plan_disk_move.checked({**good, **wrong})
+    with pytest.raises(BadInput, match="disk: must") as error:
+        plan_disk_move.checked({**good, "disk": "", "bandwidth": -1, "job_timeout": -1})
+    assert len(error.value.problems) == 3
 
 
 def test_a_mark_comes_back() -> None:
@@ -213,6 +233,7 @@ def test_a_mark_comes_back() -> None:
         MARK,
         MARK._replace(owned=False, old=None),
         MARK._replace(source="/a b/(own, 7 9)", old=FileIdentity(7)),
+        MARK._replace(old=FileIdentity(7, None, "0a1b")),
     ):
         assert Mark.of(mark.text()) == mark
     assert Mark.of("a copy of volume x of pool y") is None
@@ -220,10 +241,10 @@ def test_a_mark_comes_back() -> None:
 
 def test_nobody_switches_to_what_was_not_copied() -> None:
     (pivot,) = [one for one in plan_disk_move.plan(SPEC, RUNNING).steps if isinstance(one, plan_disk_move.Pivot)]
-    plan_disk_move.check_pivot(pivot, OLD, NEW)
-    for source, copied in (("/else", NEW), (OLD, "/else"), (None, None)):
+    plan_disk_move.check_pivot(pivot, OLD, NEW, marked=True)
+    for source, copied, marked in (("/else", NEW, True), (OLD, "/else", True), (None, None, False), (OLD, NEW, False)):
         with pytest.raises(Refused, match="cannot switch disk vda of g: it is"):
-            plan_disk_move.check_pivot(pivot, source, copied)
+            plan_disk_move.check_pivot(pivot, source, copied, marked=marked)
     (copy,) = [one for one in plan_disk_move.plan(SPEC, Host()).steps if isinstance(one, plan_disk_move.CopyOff)]
     plan_disk_move.check_still_off(copy, active=False, written=False)
     for wrong in ({"active": True, "written": False}, {"active": False, "written": True}):

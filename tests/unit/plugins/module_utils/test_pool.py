@@ -497,6 +497,34 @@ def test_only_empty_devices_are_built_on() -> None:
         planned(None, EMPTY, type="mpath", build=True)
 
 
+def test_a_volume_group_is_made_where_none_has_the_name() -> None:
+    vg: dict[str, t.Any] = {"type": "logical", **EVERY["logical"], "build": True}
+    steps = [str(step) for step in planned(None, EMPTY, **vg).steps]
+    assert "build pool a on /dev/sdb, /dev/sdc" in steps
+    others = dataclasses.replace(EMPTY, has_group=lambda name: name == "vg")
+    with pytest.raises(Refused, match="this host has a volume group vg on other devices; to use that, omit build"):
+        planned(None, others, **vg)
+    assert planned(None, others, **{**vg, "build": False}).steps, "it is used"
+    unnamed = {**vg, "source": {"devices": ["/dev/sdb"]}}
+    with pytest.raises(Refused, match="a volume group a on other devices"):
+        planned(None, dataclasses.replace(EMPTY, has_group=lambda name: name == "a"), **unnamed)
+    assert planned(None, dataclasses.replace(EMPTY, has_group=lambda _name: True), **FS).steps, "it has none"
+
+
+def test_what_no_option_says_is_merged() -> None:
+    options = '<pool xmlns:fs="http://libvirt.org/schemas/storagepool/fs/1.0"><fs:mount_opts><fs:option name="sync"/></fs:mount_opts></pool>'
+    given = {"type": "netfs", **EVERY["netfs"], "label": "system_u:object_r:virt_image_t:s0", "xml": options}
+    made = planned(**given, uuid="2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2")
+    xml = document(made)
+    assert 'option name="sync"' in xml and "virt_image_t" in xml and "2ff4c3c5-8a3b" in xml
+    there = Found("2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", xml=xml)
+    assert not planned(there, **given, state="inactive").steps
+    with pytest.raises(Refused, match="cannot change uuid of pool a"):
+        planned(there, **given, uuid="9b5e2ff4-8a3b-4f9d-8a3b-cc7cf3cbb8f2")
+    with pytest.raises(BadInput, match="xml of pool a"):
+        planned(path="/srv/a", xml="<network/>")
+
+
 def test_what_is_on_a_device(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert files_pool.content(str(tmp_path / "file")) == "is no block device"
