@@ -191,6 +191,7 @@ def test_what_cannot_move_is_refused() -> None:
     made()
     assert "it has system" in refused(disk="nix")
     assert "no such guest" in refused(guest="nix")
+    assert "bandwidth: must be from 0" in refused(bandwidth=-1)
     assert "create it, or choose another" in refused(pool="nix")
     assert "are free there; make room" in refused(pool="small")
     on(f"printf theirs > {NEW}")
