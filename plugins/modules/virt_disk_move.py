@@ -70,7 +70,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-path: {description: "Where the disk is, or in check mode would be.", returned: success, type: str}
+source: {description: "Where the disk is, or in check mode would be.", returned: success, type: str}
 steps:
   description: Steps that were done, or in check mode would be done.
   returned: success

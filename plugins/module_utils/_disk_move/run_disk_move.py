@@ -70,7 +70,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
         "steps": [str(step) for step in made.steps],
         "diff": changes.diff(made.changes),
         "notes": list(made.notes),
-        "path": made.path,
+        "source": made.path,  # Ansible would describe the file of a `path`
     }
 
 
