@@ -277,6 +277,12 @@ def test_a_lab_of_another_checkout_is_not_removed(tmp_path: Path) -> None:
     assert ssh(NAMES[0], "hyper1", "hostname").strip() == "hyper1", "it goes on"
     record.write_text(json.dumps({**kept, "checkout": str(tmp_path / "gone")}))
     lab("down", "--name", NAMES[0])
+    # What an ended run of another checkout left is in nobody's way.
+    lab("up", "--name", NAMES[0], "--hosts", "1", "--no-image")
+    record.write_text(json.dumps({**json.loads(record.read_text()), "checkout": str(tmp_path)}))
+    end = f"from corral_lab import processes; processes.end({NAMES[0]!r})"
+    subprocess.run([sys.executable, "-c", end], check=True, cwd=LAB.parent)
+    lab("down", "--name", NAMES[0])
     shutil.rmtree(BUILD / NAMES[0])  # where that checkout would have had its own
     assert traces() == nothing()
 

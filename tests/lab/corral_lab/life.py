@@ -66,11 +66,11 @@ def up(name: str, wanted: Wanted) -> Lab:
 
 
 def down(name: str, *, of_others: bool = False) -> None:
-    """Leave nothing of a lab but what is cached."""
+    """Leave nothing of a lab but what is cached. One of another checkout is removed if nothing of it runs."""
     with locked(f"lab-{name}", waiting=f"waiting for another run on lab {name}"):
         ours = [lab for lab in labs() if lab.name == name]
         for lab in ours:
-            if not of_others:
+            if not of_others and processes.find(name):
                 _refuse_another(lab, f"run it there, or `lab.py down --name {name} --of-others`")
         processes.end(name)
         state = STATE / name
