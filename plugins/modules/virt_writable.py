@@ -29,8 +29,9 @@ extends_documentation_fragment:
   - corral.virt.connection.attributes
 attributes:
   check_mode:
-    description: The module does nothing, because it would write.
+    description: The module tries nothing, because that would write.
     support: partial
+    details: In check mode it succeeds, and RV(tried) is empty.
   diff_mode:
     description: Nothing changes, so there is nothing to show.
     support: N/A

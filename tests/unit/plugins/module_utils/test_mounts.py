@@ -186,7 +186,7 @@ def test_what_has_changed_since_the_plan_is_left() -> None:
 def test_all_problems_are_told_at_once() -> None:
     both = refused(Host(names=["x"]), NFS, {**NFS, "path": "/srv/b"})
     assert "/srv/nfs" in both and "/srv/b" in both
-    bad = [
+    bad: list[dict[str, t.Any]] = [
         {"path": "srv"},
         {"path": "/"},
         {"path": "/a\nb", "src": "nas:/x", "fstype": "nfs"},
