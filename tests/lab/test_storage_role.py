@@ -154,7 +154,28 @@ def test_a_mount_that_fails_leaves_nothing_to_write_into() -> None:
     finally:
         on("gluster volume start vms")
     assert mount(SHARED)["steps"] == ["make mount point /srv/vm-pool", "mount hyper1:/vms at /srv/vm-pool"]
+    unit = UNITS["/srv/vm-pool"]  # what a run leaves that was killed between its steps
+    on(f"systemctl -q disable '{unit}'")
+    assert mount(SHARED)["steps"] == [f"enable {unit}"]
+    on(f"systemctl stop '{unit}'")
+    assert mount({"path": "/srv/vm-pool", "state": "absent"})["steps"] == [f"remove /etc/systemd/system/{unit}"]
+    on("rmdir /srv/vm-pool")
+    mount(SHARED)
     gone(SHARED)
+
+
+def test_a_share_that_cannot_be_mounted_is_red_and_can_be_given_up() -> None:
+    """The kernel of the lab has no NFS: the unit is judged by systemd, and the failure by its text."""
+    share = {"path": "/srv/nfs", "src": "hyper1:/export", "fstype": "nfs4", "options": ["hard", "vers=4.2"]}
+    output = role(ok=False, mounts=[share])
+    assert "srv-nfs.mount failed" in output and "mount.nfs4" in output and "already done: make mount point" in output
+    assert "install ok" in on("dpkg-query -W -f '${Status}' nfs-common") and not is_mounted("/srv/nfs")
+    on("systemd-analyze verify /etc/systemd/system/srv-nfs.mount")
+    assert "remote-fs.target" in on("systemctl show -p Before srv-nfs.mount") and "libvirtd.service" in on(
+        "systemctl show -p Before srv-nfs.mount"
+    )
+    assert "changed=1" in role(mounts=[{"path": "/srv/nfs", "state": "absent"}])
+    assert on("ls /etc/systemd/system | grep srv-nfs || true; rmdir /srv/nfs") == ""
 
 
 def test_nothing_is_hidden_replaced_or_taken_from_others() -> None:

@@ -62,7 +62,9 @@ def mounted(path: str, table: str = _MOUNTS) -> Mounted | None:
             before, _dash, after = line.rstrip("\n").partition(" - ")
             fields, (kind, source, _super) = before.split(" "), after.split(" ", 2)
             if _unescaped(fields[4]) == path:
-                found = Mounted(_unescaped(source), kind, "ro" in fields[5].split(","))
+                part = fields[3] if source.startswith("/dev/") and kind != "btrfs" else "/"  # another one: a bind mount
+                told = _unescaped(source) + (f"[{_unescaped(part)}]" if part != "/" else "")
+                found = Mounted(told, kind, "ro" in fields[5].split(","))
     return found
 
 

@@ -230,10 +230,12 @@ def test_the_tables_of_the_kernel_and_of_fstab_are_read(tmp_path: Path) -> None:
     table.write_text(
         "21 1 0:5 / / rw - ext4 /dev/root rw\n"
         "22 21 7:60 / /srv/fast\\040disk ro,noatime shared:9 - ext4 /dev/disk-a rw\n"
+        "22 21 7:60 /a /srv/bind rw - ext4 /dev/disk-a rw\n"
         "23 21 0:9 / /srv/nfs rw - nfs4 old:/x rw\n24 21 0:9 / /srv/nfs rw shared:1 master:2 - nfs4 nas:/x rw\n"
     )
     assert files_mount.mounted("/srv/fast disk", str(table)) == Mounted("/dev/disk-a", "ext4", readonly=True)
     assert files_mount.mounted("/srv/nfs", str(table)) == Mounted("nas:/x", "nfs4")
+    assert files_mount.mounted("/srv/bind", str(table)) == Mounted("/dev/disk-a[/a]", "ext4")
     assert files_mount.mounted("/srv", str(table)) is None
     fstab = tmp_path / "fstab"
     fstab.write_text("# nas:/x /srv/nfs nfs\n/dev/a / ext4\n\nnas:/x /srv/a\\040b/ nfs4\n")
