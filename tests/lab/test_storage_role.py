@@ -210,6 +210,20 @@ def test_a_device_with_anything_on_it_is_never_built_on() -> None:
     on(f"wipefs -qa {DEVICES[1]}")
 
 
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    mount(SHARED)
+    client = "$(pgrep -f 'glusterfs.* /srv/vm-pool$')"
+    on(f"kill -STOP {client}")
+    try:
+        output = LAB.module("virt_writable", ok=False, paths=["/srv/vm-pool"])
+    finally:
+        on(f"kill -CONT {client}")
+    assert "/srv/vm-pool: hyper1:/vms did not answer within 30 s" in output
+    assert "/srv/vm-pool" in LAB.module("virt_writable", paths=["/srv/vm-pool"])
+    until(lambda: on("ls -A /srv/vm-pool") == "")
+    gone(SHARED)
+
+
 def test_a_pool_that_guests_cannot_write_is_red() -> None:
     image = {"path": "/srv/ro", "src": DEVICES[1], "fstype": "ext4", "build": True}
     pool = {"name": "fast", "path": "/srv/ro"}
