@@ -24,6 +24,7 @@ more</description><memory>65536</memory><os><type>hvm</type></os></domain></node
 ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "virt_domain": {"name": "web1", "allow_duplicates": True},
     "virt_domains": {"domains": [{"name": "web1"}], "allow_duplicates": True},
+    "virt_disk_move": {"guest": "web1", "disk": "vda", "pool": "default"},
     "virt_firewall": {"sources": ["any"]},
     "virt_image": {"name": "a.qcow2"},
     "virt_migrate": {"name": "web1", "dest": "hyper2"},

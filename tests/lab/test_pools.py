@@ -118,12 +118,11 @@ def four_steps(**options: t.Any) -> list[str]:
 @pytest.mark.parametrize(
     ("options", "where", "files"),
     [
-        ({"name": "dir", "path": "/srv/dir"}, "in /srv/dir", True),
         ({**FS, "build": True}, f"in /srv/fs (fs {DEVICES[0]})", True),
         (GLUSTER, "in /srv/shared (netfs hyper1:/vms)", True),
         (ISCSI, f"(iscsi-direct 127.0.0.1:{TARGET})", False),
     ],
-    ids=["dir", "fs", "netfs", "iscsi-direct"],
+    ids=["fs", "netfs", "iscsi-direct"],
 )
 def test_a_pool_comes_stops_starts_and_goes(options: dict[str, t.Any], where: str, files: bool) -> None:
     name, kind = options["name"], options.get("type", "dir")
@@ -150,14 +149,16 @@ def test_a_pool_comes_stops_starts_and_goes(options: dict[str, t.Any], where: st
         assert "unit:0:0:1" in on(f"virsh vol-list {name}")
         said = LAB.module("virt_volume", ok=False, name="v", pool=name, capacity="8MiB")
         assert f"the pool is of type {kind}, where this module cannot do that" in said
-    assert four_steps(name=name, state="inactive") == [f"stop pool {name}"]
+    assert told("virt_pool", name=name, state="inactive")["steps"] == [f"stop pool {name}"]
     assert mounted is None or mounted not in on("cat /proc/mounts")
-    assert four_steps(name=name) == [f"start pool {name}"]
+    assert told("virt_pool", name=name)["steps"] == [f"start pool {name}"]
     assert four_steps(name=name, state="absent") == [f"stop pool {name}", f"undefine pool {name}"]
     assert not files or kind == "fs" or on(f"ls {'/srv/brick' if kind == 'netfs' else options['path']}") == "v"
 
 
-@pytest.mark.parametrize("options", [{**FS, "build": True}, GLUSTER], ids=["fs", "netfs"])
+@pytest.mark.parametrize(
+    "options", [pytest.param({**FS, "build": True}, id="fs", marks=pytest.mark.deep), pytest.param(GLUSTER, id="netfs")]
+)
 def test_guests_have_their_disks_in_it(options: dict[str, t.Any]) -> None:
     pool, path = options["name"], options["path"]
     told("virt_pool", **options)
@@ -186,7 +187,7 @@ def test_guests_have_their_disks_in_it(options: dict[str, t.Any]) -> None:
     on("virsh -q destroy pg")
     for name in ("pg", "pc"):
         assert told("virt_domain", name=name, state="absent", remove_storage=True)["changed"]
-    assert [one for one in on(f"ls {path}").split() if one != "lost+found"] == []
+    assert "system" not in on(f"ls {path}")
 
 
 def test_what_is_on_a_device_stays() -> None:

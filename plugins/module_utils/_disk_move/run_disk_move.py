@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
@@ -57,7 +58,8 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
     spec = plan_disk_move.checked(params["guest"], params["disk"], params["pool"])
     plan_clone_spec.check_local(connection.getURI())
     with contextlib.ExitStack() as stack:
-        gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
+        if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
+            gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
         if progress:
             gate.hold(stack, lambda: progress)
         host = _Host(connection)
@@ -191,7 +193,11 @@ class _Work:
         """Make the file, with its mark before and after."""
         volume, ref = step.volume, _ref(step.volume.pool, step.volume.name)
         libvirt_volume.mark(self.connection, ref, step.mark, _raw)
-        libvirt_storage.create(self.connection, volume.pool, xml_host.new_volume(volume), name=volume.name)
+        try:
+            libvirt_storage.create(self.connection, volume.pool, xml_host.new_volume(volume), name=volume.name)
+        except NotMade:  # somebody was faster, and the mark is not about theirs
+            libvirt_volume.unmark(self.connection, ref)
+            raise
         libvirt_volume.mark(self.connection, ref, f"{step.mark}\n{_which(volume.path)}", _raw)
 
     def copy_running(self, step: plan_disk_move.CopyRunning) -> None:
