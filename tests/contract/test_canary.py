@@ -90,6 +90,7 @@ NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_image": {"name": "a.qcow2", "url": "http://127.0.0.1:1/a.qcow2", "checksum": "none", "retries": 0},
     "virt_migrate": {"name": "web1", "dest": "127.0.0.1", "dest_uri": "qemu+nowhere:///system"},
     "virt_migrations": {},
+    "virt_mounts": {"mounts": []},
     "virt_network": {"name": "default"},
     "virt_network_info": {},
     "virt_nwfilter": {"name": "a"},
@@ -97,6 +98,7 @@ NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_secret": {"name": "a", "usage": "ceph"},
     "virt_volume": {"name": "a", "pool": "default"},
     "virt_tls": {"name": "hyper1", "identities": ["client"]},
+    "virt_writable": {"paths": []},
 }
 
 

@@ -30,11 +30,13 @@ NEEDS_A_HOST = {
     "virt_image_info",
     "virt_migrate",
     "virt_migrations",
+    "virt_mounts",
     "virt_nwfilter",
     "virt_pool",
     "virt_secret",
     "virt_volume",
     "virt_tls",
+    "virt_writable",
 }
 MODULES = sorted(path.stem for path in (payload.ROOT / "plugins/modules").glob("virt_*.py"))
 FILTERS = sorted(path.stem for path in (payload.ROOT / "plugins/filter").glob("*.py"))

@@ -29,12 +29,14 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "virt_image": {"name": "a.qcow2"},
     "virt_migrate": {"name": "web1", "dest": "hyper2"},
     "virt_migrations": {"guests": [{"name": "web1", "dest": "hyper2"}]},
+    "virt_mounts": {"mounts": []},
     "virt_network": {"name": "default"},
     "virt_network_info": {},
     "virt_nwfilter": {"name": "a"},
     "virt_pool": {"name": "default"},
     "virt_secret": {"name": "a", "usage": "ceph"},
     "virt_volume": {"name": "a", "pool": "default"},
+    "virt_writable": {"paths": []},
 }
 
 

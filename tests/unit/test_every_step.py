@@ -25,6 +25,7 @@ BASES = {
     "_migration.plan_migrate._OfDisk",
     "_noun.plan_noun.NounStep",
     "_power.plan_power_steps.GuestStep",
+    "_storage.plan_mount.MountStep",
 }
 
 # Steps in no table: whoever passes them to the gate passes their doer with them.

@@ -32,6 +32,8 @@ KNOWN = {
     "plugins/module_utils/_system/configuration.py:_replace": "a file that is compared before, under a lock",
     "plugins/module_utils/_system/detached.py:_clear_away": NOTES,
     "plugins/module_utils/_storage/files_disk.py:*": UNFINISHED,
+    "plugins/module_utils/_storage/files_mount.py:remove_unit": LOOKED,
+    "plugins/module_utils/_storage/files_writable.py:_write": UNFINISHED,
     "plugins/module_utils/_system/durable.py:*": "the verb itself",
     "plugins/module_utils/_image/files_fetch.py:*": UNFINISHED,
     "plugins/module_utils/_image/files_unpack.py:*": UNFINISHED,

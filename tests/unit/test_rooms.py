@@ -233,6 +233,10 @@ REMEDIED = {"Failed", "NotFound", "NotMade", "Refused", "Timeout", "Unsupported"
 REMEDY_ELSEWHERE = {
     "module_utils/_host/plan_bridge.py:port": "it joins what `_unfit` finds",
     "module_utils/_storage/plan_clone.py:_refuse_full": "`FreeSpace.problem` says it",
+    "module_utils/_storage/plan_mount.py:check_empty": "`_not_empty` says it",
+    "module_utils/_storage/plan_mount.py:check_unused": "`_used` says it",
+    "module_utils/_storage/plan_mount.py:decide": "it joins refusals, each with its own",
+    "module_utils/_storage/plan_writable.py:decide": "it joins what `_reason` says",
     "module_utils/_migration/plan_concurrent_changes.py:check_seen": "it joins what `stopped` says, and errors",
     "module_utils/_migration/plan_preflight.py:check": "it joins its findings",
     "module_utils/_tls/plan_tls.py:check_set": "it joins what `_set_problems` says",
@@ -694,6 +698,8 @@ BUDGETS_KIB |= {
     "virt_bridge": 44,
     "virt_firewall": 36,
     "virt_daemon": 44,
+    "virt_mounts": 40,
+    "virt_writable": 48,
     "virt_addresses": 52,
     "virt_query": 60,
 }

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import DueRestart, Unit
 from ansible_collections.corral.virt.plugins.module_utils._system.command import answer, run
 
-__all__ = ["changed", "enable", "restart", "units"]
+__all__ = ["changed", "enable", "restart", "start", "stop", "units"]
 
 _STOP_ATTEMPTS = 5
 _LOG_LINES = 8
@@ -43,6 +43,16 @@ def changed(path: str) -> float | None:
 def enable(names: t.Sequence[str]) -> None:
     """Enable units from the next boot on."""
     run("systemctl", "enable", "--", *names)
+
+
+def start(unit: str) -> None:
+    """Start a unit; on failure, raises Failed with the end of the unit's log."""
+    _start("start", unit)
+
+
+def stop(unit: str) -> None:
+    """Stop a unit; on failure, raises Failed with the end of the unit's log."""
+    _start("stop", unit)
 
 
 def restart(each: DueRestart) -> None:
@@ -86,7 +96,7 @@ def _start_socket(socket: str, unit: str) -> None:
 
 
 def _start(verb: str, unit: str) -> None:
-    """Start or restart a unit; on failure, raises Failed with the end of the unit's log."""
+    """Start, stop or restart a unit; on failure, raises Failed with the end of the unit's log."""
     try:
         run("systemctl", verb, "--", unit)
     except Failed as error:

@@ -20,6 +20,7 @@ __all__ = [
     "directory",
     "guest",
     "moving",
+    "names",
     "offers",
     "pool_source",
     "references",
@@ -106,6 +107,12 @@ def offers(capabilities: str, what: str) -> bool:
 def references(nwfilter: str) -> list[str]:
     """The filters that a network filter refers to."""
     return [one.get("filter", "") for one in _parsed(nwfilter).iterfind("filterref")]
+
+
+def names(document: str, path: str) -> bool:
+    """True if an attribute or a text of a document is a path, or something below it."""
+    values = [value for each in _parsed(document).iter() for value in (each.text or "", *each.attrib.values())]
+    return any(f"{value}/".startswith(f"{path.rstrip('/')}/") for value in values)
 
 
 def _parsed(xml: str) -> ElementTree.Element:

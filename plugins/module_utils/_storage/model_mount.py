@@ -1,0 +1,94 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Filesystems that systemd mounts for pools, and what is found of them on a host."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+__all__ = ["MADE_BY", "MARK", "MountHost", "MountSpec", "Mounted", "UnitFile"]
+
+MARK = "# Managed by corral.virt (virt_mounts): what you change here is lost."
+# How a filesystem is made on a device. No discard: it can take hours, and the device is said to be empty.
+MADE_BY: dict[str, tuple[str, ...]] = {
+    "ext4": ("mkfs.ext4", "-q", "-E", "nodiscard"),
+    "xfs": ("mkfs.xfs", "-q", "-K"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class MountSpec:
+    """One filesystem, as the user describes it."""
+
+    path: str
+    src: str = ""
+    fstype: str = ""
+    options: tuple[str, ...] = ()
+    build: bool = False
+    absent: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Mounted:
+    """What the kernel says is mounted at a path."""
+
+    source: str
+    fstype: str
+    readonly: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitFile:
+    """A systemd unit: its file in /etc, and the one that systemd reads (empty: none)."""
+
+    name: str
+    path: str
+    text: str | None = None  # of the file in /etc; None: there is no such file
+    read_from: str = ""
+    enabled: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """True if this collection wrote it."""
+        return self.text is not None and self.text.startswith(MARK)
+
+    @property
+    def foreign(self) -> str:
+        """The file of somebody else that defines the unit; empty if there is none."""
+        if self.text is not None:
+            return "" if self.ours else self.path
+        return self.read_from
+
+
+class MountHost(t.Protocol):
+    """What a plan asks of the host."""
+
+    def unit(self, path: str) -> UnitFile:
+        """The mount unit of a path."""
+
+    def mounted(self, path: str) -> Mounted | None:
+        """What is mounted there."""
+
+    def fstab(self, path: str) -> int | None:
+        """The number of the line of /etc/fstab that mounts something there."""
+
+    def real(self, path: str) -> str:
+        """The path without symbolic links."""
+
+    def entries(self, path: str) -> list[str] | None:
+        """Names in a directory; None if it does not exist. Raises Failed where it is something else."""
+
+    def device(self, src: str) -> str | None:
+        """The device that a source such as UUID=... names; None if there is none."""
+
+    def filesystem(self, device: str) -> str | None:
+        """The type of the filesystem on a device."""
+
+    def content(self, device: str) -> str | None:
+        """Why a device is not an empty one, in words."""
+
+    def users(self, path: str) -> list[str]:
+        """Pools and guests that have something there."""

@@ -1,0 +1,113 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Options of `virt_mounts`, and how it converges."""
+
+from __future__ import annotations
+
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core import changes
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_mount, libvirt_mount, plan_mount
+from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import content
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import Mounted, UnitFile
+
+__all__ = ["OPTIONS", "converge"]
+
+OPTIONS: dict[str, t.Any] = {
+    "mounts": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "path": {"type": "str", "required": True},
+            "src": {"type": "str"},
+            "fstype": {"type": "str"},
+            "options": {"type": "list", "elements": "str"},
+            "build": {"type": "bool", "default": False},
+            "state": {"type": "str", "choices": ["mounted", "absent"], "default": "mounted"},
+        },
+    },
+}
+
+
+def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """Read facts, plan, run the steps, and return the result."""
+    plan = plan_mount.decide(plan_mount.specs(params["mounts"]), _Host())
+    told = gate.run(plan.steps, lambda step: _DOERS[type(step)](step))
+    return {
+        "changed": bool(plan.steps),
+        "diff": changes.diff(plan.changes),
+        "steps": [str(step) for step in plan.steps],
+        "pending": list(plan.pending),
+        "notes": [*plan.notes, *(note for note in told if isinstance(note, str))],
+    }
+
+
+class _Host:
+    """The `MountHost` that this machine is."""
+
+    @asked
+    def unit(self, path: str) -> UnitFile:
+        return files_mount.unit(path)
+
+    @asked
+    def mounted(self, path: str) -> Mounted | None:
+        return files_mount.mounted(path)
+
+    def fstab(self, path: str) -> int | None:
+        return files_mount.fstab(path)
+
+    def real(self, path: str) -> str:
+        return os.path.realpath(path)
+
+    def entries(self, path: str) -> list[str] | None:
+        return files_mount.entries(path)
+
+    @asked
+    def device(self, src: str) -> str | None:
+        return files_mount.device(src)
+
+    @asked
+    def filesystem(self, device: str) -> str | None:
+        return files_mount.filesystem(device)
+
+    def content(self, device: str) -> str | None:
+        return content(device)
+
+    def users(self, path: str) -> list[str]:
+        return libvirt_mount.users(path)
+
+
+def _still_empty(step: plan_mount.MakeFilesystem) -> None:
+    plan_mount.check_empty(step.device, content(files_mount.device(step.device) or step.device))
+
+
+def _make(step: plan_mount.MakeFilesystem) -> None:
+    files_mount.make_filesystem(files_mount.device(step.device) or step.device, step.fstype)
+
+
+def _mount(step: plan_mount.Mount) -> None:
+    files_mount.mount(step.unit)
+    plan_mount.check_mounted(step, files_mount.mounted(step.path))
+
+
+_DOERS: dict[type[plan_mount.MountStep], t.Callable[[t.Any], object]] = {
+    plan_mount.MakeFilesystem: Looked(_still_empty, _make),
+    plan_mount.MakeMountPoint: lambda step: files_mount.make_mount_point(step.path),
+    plan_mount.WriteUnit: lambda step: files_mount.write_unit(step.file, step.text),
+    plan_mount.EnableUnit: lambda step: files_mount.enable(step.unit),
+    plan_mount.Mount: _mount,
+    plan_mount.Unmount: Looked(
+        lambda step: plan_mount.check_unused(step.path, libvirt_mount.users(step.path)),
+        lambda step: files_mount.unmount(step.unit),
+    ),
+    plan_mount.RemoveUnit: Looked(
+        lambda step: plan_mount.check_ours(step, files_mount.text(step.file)),
+        lambda step: files_mount.remove_unit(step.unit, step.file, step.path),
+    ),
+}

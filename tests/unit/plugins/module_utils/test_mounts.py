@@ -1,0 +1,258 @@
+"""`virt_mounts`: what is mounted, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_mount, plan_mount
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import MARK, Mounted, MountSpec, UnitFile
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+
+NFS = {"path": "/srv/nfs", "src": "nas:/export", "fstype": "nfs", "options": ["hard"]}
+DISK = {"path": "/srv/fast disk", "src": "/dev/disk/by-id/a", "fstype": "ext4"}
+ABSENT = {"path": "/srv/nfs", "state": "absent"}
+
+
+@dataclasses.dataclass
+class Host:
+    """A host on which nothing is mounted, and one device is empty."""
+
+    unit_text: str | None = None
+    read_from: str = ""
+    enabled: bool = False
+    there: Mounted | None = None
+    line: int | None = None
+    names: list[str] | None = None
+    kind: str | None = None
+    held: str | None = None
+    device_there: bool = True
+    used_by: list[str] = dataclasses.field(default_factory=list)
+    links: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def unit(self, path: str) -> UnitFile:
+        name = path[1:].replace("/", "-").replace(" ", "\\x20") + ".mount"
+        return UnitFile(name, f"/etc/systemd/system/{name}", self.unit_text, self.read_from, self.enabled)
+
+    def mounted(self, _path: str) -> Mounted | None:
+        return self.there
+
+    def fstab(self, _path: str) -> int | None:
+        return self.line
+
+    def real(self, path: str) -> str:
+        return self.links.get(path, path)
+
+    def entries(self, _path: str) -> list[str] | None:
+        return self.names
+
+    def device(self, src: str) -> str | None:
+        return src if self.device_there else None
+
+    def filesystem(self, _device: str) -> str | None:
+        return self.kind
+
+    def content(self, _device: str) -> str | None:
+        return self.held
+
+    def users(self, _path: str) -> list[str]:
+        return self.used_by
+
+
+def steps(host: Host, *mounts: dict[str, t.Any]) -> list[str]:
+    """What would be done."""
+    return [str(step) for step in plan_mount.decide(plan_mount.specs(mounts), host).steps]
+
+
+def text(mount: dict[str, t.Any]) -> str:
+    """The unit of a mount."""
+    made = plan_mount.decide(plan_mount.specs([mount]), Host(kind="ext4")).steps
+    return next(step.text for step in made if isinstance(step, plan_mount.WriteUnit))
+
+
+def refused(host: Host, *mounts: dict[str, t.Any]) -> str:
+    """Why nothing is done."""
+    with pytest.raises(Refused, match="cannot") as error:
+        steps(host, *mounts)
+    return str(error.value)
+
+
+def test_a_share_is_mounted_now_and_at_each_start() -> None:
+    assert steps(Host(), NFS) == [
+        "make mount point /srv/nfs",
+        "write /etc/systemd/system/srv-nfs.mount",
+        "enable srv-nfs.mount",
+        "mount nas:/export at /srv/nfs",
+    ]
+    unit = text(NFS)
+    assert unit.startswith(MARK + "\n[Unit]\n") and "WantedBy=remote-fs.target\n" in unit
+    assert "What=nas:/export\nWhere=/srv/nfs\nType=nfs\nOptions=hard,_netdev\nTimeoutSec=45\n" in unit
+
+
+@pytest.mark.parametrize("source", ["nas:/export", "nas:/export/"])
+def test_what_is_mounted_as_it_should_be_is_left(source: str) -> None:
+    host = Host(text(NFS), enabled=True, there=Mounted(source, "nfs4"))
+    assert steps(host, NFS) == []
+    assert steps(Host(there=host.there), NFS) == ["write /etc/systemd/system/srv-nfs.mount", "enable srv-nfs.mount"]
+
+
+@pytest.mark.parametrize("src", ["hyper1:/vms", "hyper1:vms"])
+def test_a_gluster_volume_has_two_spellings(src: str) -> None:
+    mount = {"path": "/srv/vm-pool", "src": src, "fstype": "glusterfs"}
+    assert steps(Host(text(mount), enabled=True, there=Mounted("hyper1:/vms", "fuse.glusterfs")), mount) == []
+
+
+def test_new_options_wait_for_the_next_mount() -> None:
+    host = Host(text({**NFS, "options": ["soft"]}), enabled=True, there=Mounted("nas:/export", "nfs4"))
+    plan = plan_mount.decide(plan_mount.specs([NFS]), host)
+    assert [str(step) for step in plan.steps] == ["write /etc/systemd/system/srv-nfs.mount"]
+    assert [str(change) for change in plan.changes] == ["mounts[/srv/nfs].options: soft,_netdev -> hard,_netdev"]
+    assert "systemctl restart 'srv-nfs.mount'" in plan.pending[0]
+
+
+def test_a_device_is_local_unless_it_needs_the_network() -> None:
+    assert "WantedBy=local-fs.target" in text(DISK) and "Options=" not in text(DISK)
+    assert "WantedBy=remote-fs.target" in text({**DISK, "options": ["_netdev"]})
+    assert "What=/dev/100%%" in text({**DISK, "src": "/dev/100%"})
+
+
+def test_a_filesystem_is_made_on_an_empty_device_only() -> None:
+    build = {**DISK, "build": True}
+    assert steps(Host(), build)[0] == "make filesystem ext4 on /dev/disk/by-id/a"
+    assert steps(Host(kind="ext4", held="holds ext4"), build) == steps(Host(kind="ext4", held="holds ext4"), DISK)
+    assert not any("filesystem" in step for step in steps(Host(kind="ext4"), build))
+    for held in ("holds gpt", "is in use by dm-0"):
+        assert f"cannot make a filesystem on /dev/disk/by-id/a: it {held};" in refused(Host(held=held), build)
+    assert "cannot make a filesystem" in refused(Host(kind="xfs", held="holds xfs"), build)
+    assert "it is empty; build: true makes a filesystem" in refused(Host(), DISK)
+    assert "it holds xfs, not ext4" in refused(Host(kind="xfs", held="holds xfs"), DISK)
+    assert "there is no such device" in refused(Host(device_there=False), DISK)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        (Host(names=["a.qcow2"]), "the directory is not empty (a.qcow2)"),
+        (Host(there=Mounted("nas:/other", "nfs4")), "nas:/other (nfs4) is mounted there"),
+        (Host(line=3), "line 3 of /etc/fstab mounts it"),
+        (Host("[Mount]\n"), "/etc/systemd/system/srv-nfs.mount defines it, and is not ours"),
+        (Host(read_from="/usr/lib/systemd/system/srv-nfs.mount"), "/usr/lib/systemd/system/srv-nfs.mount defines it"),
+        (Host(links={"/srv/nfs": "/data"}), "a symbolic link leads to /data; set path: /data"),
+    ],
+)
+def test_nothing_is_hidden_replaced_or_taken_from_others(host: Host, reason: str) -> None:
+    assert reason in refused(host, NFS)
+
+
+def test_a_device_is_compared_by_what_its_names_lead_to() -> None:
+    host = Host(text(DISK), enabled=True, there=Mounted("/dev/sda", "ext4"), links={DISK["src"]: "/dev/sda"})
+    assert steps(host, DISK) == []
+    host.links = {DISK["src"]: "/dev/sdb"}
+    assert "/dev/sda (ext4) is mounted there" in refused(host, DISK)
+
+
+def test_only_our_own_mounts_are_removed_and_only_if_nobody_uses_them() -> None:
+    there = Mounted("nas:/export", "nfs4")
+    assert steps(Host(), ABSENT) == []
+    assert steps(Host(text(NFS), there=there), ABSENT) == [
+        "unmount /srv/nfs",
+        "remove /etc/systemd/system/srv-nfs.mount",
+    ]
+    assert steps(Host(text(NFS)), ABSENT) == ["remove /etc/systemd/system/srv-nfs.mount"]
+    assert "pool a, guest web1 use it" in refused(
+        Host(text(NFS), there=there, used_by=["pool a", "guest web1"]), ABSENT
+    )
+    assert "not by a unit of ours" in refused(Host(there=there), ABSENT)
+    assert "is not ours" in refused(Host("[Mount]\n", there=there), ABSENT)
+
+
+def test_what_has_changed_since_the_plan_is_left() -> None:
+    (step,) = plan_mount.decide(plan_mount.specs([ABSENT]), Host(text(NFS))).steps
+    assert isinstance(step, plan_mount.RemoveUnit)
+    plan_mount.check_ours(step, text(NFS))
+    for other in (None, "[Mount]\n"):
+        with pytest.raises(Refused, match="it has changed"):
+            plan_mount.check_ours(step, other)
+    with pytest.raises(Refused, match="holds xfs"):
+        plan_mount.check_empty("/dev/a", "holds xfs")
+    with pytest.raises(Refused, match="pool a use"):
+        plan_mount.check_unused("/srv", ["pool a"])
+
+
+def test_all_problems_are_told_at_once() -> None:
+    both = refused(Host(names=["x"]), NFS, {**NFS, "path": "/srv/b"})
+    assert "/srv/nfs" in both and "/srv/b" in both
+    bad: list[dict[str, t.Any]] = [
+        {"path": "srv"},
+        {"path": "/"},
+        {"path": "/a\nb", "src": "nas:/x", "fstype": "nfs"},
+        {"path": "/b", "src": "nas", "fstype": "nfs"},
+        {"path": "/c", "src": "sda", "fstype": "xfs"},
+        {"path": "/d", "src": "//nas/x", "fstype": "cifs", "options": ["password=x", "x-systemd.automount"]},
+        {"path": "/e", "src": "nas:/x", "fstype": "nfs", "build": True},
+        {"path": "/e f", "src": "nas:/x", "fstype": "glusterfs"},
+        {**NFS},
+        {**NFS, "path": "/srv//nfs/"},
+    ]
+    with pytest.raises(BadInput, match="path of mount") as error:
+        plan_mount.specs(bad)
+    told = "\n".join(error.value.problems)
+    for part in (
+        "path of mount srv: must be",
+        "path of mount /: must be",
+        r"path of mount '/a\nb'",
+        "src of mount /b: must be SERVER:/EXPORT",
+        "src of mount /c: must be a device",
+        "use credentials=FILE",
+        "x-systemd options are for /etc/fstab",
+        "build of mount /e: it makes ext4 or xfs, not nfs",
+        "fails with a space",
+        "/srv/nfs is given twice",
+    ):
+        assert part in told
+    assert "password=x" not in told
+
+
+def test_outer_mounts_come_first_and_names_that_change_are_noted() -> None:
+    inner = {**DISK, "path": "/srv/nfs/a", "src": "/dev/sdb"}
+    plan = plan_mount.decide(plan_mount.specs([inner, NFS]), Host(kind="ext4"))
+    assert [step.path for step in plan.steps if isinstance(step, plan_mount.Mount)] == ["/srv/nfs", "/srv/nfs/a"]
+    assert "/dev/sdb of mount /srv/nfs/a can be another disk" in plan.notes[0]
+    assert plan_mount.specs([DISK]) == [MountSpec("/srv/fast disk", "/dev/disk/by-id/a", "ext4")]
+
+
+def test_inner_mounts_go_first() -> None:
+    wanted = plan_mount.specs([ABSENT, {"path": "/srv/nfs/a", "state": "absent"}])
+    assert [one.path for one in wanted] == ["/srv/nfs/a", "/srv/nfs"]
+
+
+def test_the_tables_of_the_kernel_and_of_fstab_are_read(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "21 1 0:5 / / rw - ext4 /dev/root rw\n"
+        "22 21 7:60 / /srv/fast\\040disk ro,noatime shared:9 - ext4 /dev/disk-a rw\n"
+        "22 21 7:60 /a /srv/bind rw - ext4 /dev/disk-a rw\n"
+        "23 21 0:9 / /srv/nfs rw - nfs4 old:/x rw\n24 21 0:9 / /srv/nfs rw shared:1 master:2 - nfs4 nas:/x rw\n"
+    )
+    assert files_mount.mounted("/srv/fast disk", str(table)) == Mounted("/dev/disk-a", "ext4", readonly=True)
+    assert files_mount.mounted("/srv/nfs", str(table)) == Mounted("nas:/x", "nfs4")
+    assert files_mount.mounted("/srv/bind", str(table)) == Mounted("/dev/disk-a[/a]", "ext4")
+    assert files_mount.mounted("/srv", str(table)) is None
+    fstab = tmp_path / "fstab"
+    fstab.write_text("# nas:/x /srv/nfs nfs\n/dev/a / ext4\n\nnas:/x /srv/a\\040b/ nfs4\n")
+    assert [files_mount.fstab(path, str(fstab)) for path in ("/srv/nfs", "/", "/srv/a b")] == [None, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("path", "named"), [("/srv", True), ("/srv/a", True), ("/srv/a/b.qcow2", True), ("/srv/b", False), ("/sr", False)]
+)
+def test_who_names_a_directory_or_what_is_below_it_uses_it(path: str, named: bool) -> None:
+    for document in (
+        "<domain><devices><disk><source file='/srv/a/b.qcow2'/></disk></devices></domain>",
+        "<pool><target><path>/srv/a/b.qcow2</path></target></pool>",
+    ):
+        assert brief.names(document, path) is named
