@@ -25,6 +25,7 @@ from ansible_collections.corral.virt.tests.bench import (
     place,
     placing,
     playbooks,
+    storage,
 )
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
 from ansible_collections.corral.virt.tests.bench.row import Row, table
@@ -52,6 +53,7 @@ BENCHES: dict[str, Bench] = {
     "place": placing,
     "balance": balancing,
     "playbooks": playbooks,
+    "storage": storage,
     "console": console,
 }
 

@@ -205,6 +205,11 @@ def test_an_upload_that_was_cut_is_finished_by_the_same_task_only(half: bytes) -
         assert volume("u", state="absent")["steps"] == ["delete volume u of pool default"]
         assert on(f"ls {IMAGES}") == ""
         return
+    on(f"cd {IMAGES}; cp -a u.corral-unfinished /root/; truncate -s $(head -n 1 /root/u.corral-unfinished | wc -c) u.*")
+    assert "or another volume of this name" in refused("u", source="/root/long")  # which one it made is not recorded
+    on(f"cd {IMAGES}; mv u /root/u; truncate -s 700M u; virsh -q pool-refresh default")  # as right after its creation
+    assert volume("u", source="/root/long", check=True)["steps"] == ["upload /root/long into volume u of pool default"]
+    on(f"cd {IMAGES}; mv /root/u u; cp -a /root/u.corral-unfinished .; virsh -q pool-refresh default")
     assert volume("u", source="/root/long")["steps"] == ["upload /root/long into volume u of pool default"]
     assert on(f"ls {IMAGES}") == "u" and digest(f"{IMAGES}/u") == digest("/root/long")
     on("head -c 300M /root/long > /root/.half.corral-part; chmod 600 /root/.half.corral-part; rm -f /root/half")

@@ -119,8 +119,12 @@ class _Host:
     def unfinished(self) -> str | None:
         left = libvirt_volume.unfinished(self._connection, self._ref)
         content, _newline, which = (left or "").partition("\n")
-        is_it = which == _which(self._connection, self._ref)
+        # A run that was killed right after it created the volume has not recorded which one that is.
+        is_it = which == _which(self._connection, self._ref) if which else bool(left) and self._holds_nothing()
         return left and (content if is_it else f"{content} (or another volume of this name)")
+
+    def _holds_nothing(self) -> bool:
+        return not libvirt_volume.sizes(VOLUME_TYPE.named(self._connection, self._ref))["allocation_bytes"]
 
     def content(self, spec: Spec) -> str:
         return _content(spec)
