@@ -89,7 +89,7 @@ def main() -> None:
     rows, problems = [], list[str]()
     with failures(module):
         with opened(module.params["uri"]) as connection:  # a refresh is no question
-            found = volumes(connection, module.params["pool"], problems)
+            found = volumes(connection, module.params["pool"], module.params["name"], problems)
             rows = run_noun_info.rows(VOLUME_SCHEMA, VOLUME_TYPE, found, module.params, sizes)
     for problem in problems:
         module.warn(problem)

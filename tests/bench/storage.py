@@ -66,7 +66,7 @@ def _pools() -> None:
         on("hyper1", f"qemu-img create -q -f qcow2 {path}/base.qcow2 8G && virsh -q pool-refresh {pool}")
 
 
-def _module(name: str, **options: t.Any) -> float:
+def _module(name: str, /, **options: t.Any) -> float:
     return run("ansible", "hyper1", "-m", f"corral.virt.{name}", "-a", json.dumps(options)).seconds
 
 

@@ -21,7 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_host_bindings,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
     run_copy_offline,
     run_migration_files,
@@ -399,7 +398,7 @@ def test_a_volume_that_its_owner_deletes_while_volumes_are_listed_is_passed_over
     volumes = libvirt.virStoragePool.listAllVolumes
     monkeypatch.setattr(libvirt.virStoragePool, "listAllVolumes", lambda pool: [gone, *volumes(pool)])
     assert PATH in [xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(ends.dest)]
-    assert VOLUME.name in [each["name"] for _pool, found in statistics.volumes(ends.dest) for each in found]
+    assert VOLUME.name in [each.name() for pool in ends.dest.listAllStoragePools() for each in pool.listAllVolumes()]
 
 
 def test_a_guest_is_stored_with_the_disk_that_its_owner_gave_it_since_it_arrived(ends: Endpoints) -> None:

@@ -339,3 +339,26 @@ def test_pools_and_volumes_are_described_by_arguments_that_change_nothing() -> N
     assert not told("virt_pool", **pool["arguments"])["changed"]
     block, size, free = map(int, on(f"stat -f -c '%S %b %f' {IMAGES}").split())
     assert pool["capacity_bytes"] == size * block and abs(pool["available_bytes"] - free * block) < 1024**3
+
+
+def test_a_directory_with_more_files_than_libvirt_lists() -> None:
+    on(
+        "mkdir -p /srv/many && cd /srv/many && seq -f v%.0f 17000 | xargs touch && virsh -q pool-create-as many dir --target /srv/many"
+    )
+    try:
+        on("virsh -q vol-list many", ok=False)
+        guest = {"name": "g", "vcpus": 1, "memory": "64MiB", "interfaces": [], "state": "present"}
+        told("virt_domain", **guest, disks=[{"name": "system", "size": "64MiB", "pool": "many"}])
+        on("qemu-img create -q -f qcow2 -F qcow2 -b /srv/many/g-system.qcow2 /srv/many/over")
+        (found,) = told("virt_volume_info", name="g-system.qcow2")["volumes"]
+        assert found["capacity_bytes"] == 64 * 1024**2
+        gone = {"name": "g", "state": "absent", "remove_storage": True}
+        assert told("virt_domain", check=True, **gone)["notes"] == [
+            "kept disk /srv/many/g-system.qcow2 of g: /srv/many/over uses it"
+        ]
+        on("rm /srv/many/over")
+        assert told("virt_domain", **gone)["steps"] == ["undefine g", "delete disk /srv/many/g-system.qcow2"]
+        assert told("virt_volume", name="v9", pool="many", state="absent")["changed"]
+        assert on("ls /srv/many | wc -l; ls /srv/many | grep -v ^v || true").split() == ["16999"]
+    finally:
+        on("virsh -q pool-destroy many; rm -r /srv/many")

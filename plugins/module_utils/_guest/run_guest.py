@@ -206,7 +206,7 @@ class _Host:
     def volumes(self) -> tuple[str, ...]:
         from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 
-        return tuple(xml_host.volume(xml)["path"] for xml in libvirt_storage.all_volumes(self._connection))
+        return tuple(libvirt_storage.paths(self._connection))
 
     def users(self, paths: t.Collection[str], *, but: str = "") -> dict[str, str]:
         if not paths:

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_header 
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
-__all__ = ["backing_format", "bases", "chain", "data_files", "mark", "marked", "other_files", "read"]
+__all__ = ["backing_format", "bases", "chain", "data_files", "is_image", "mark", "marked", "other_files", "read"]
 
 _LENGTH, _NAME_LENGTH = 64 * 1024, 1023  # the latter: of the name of a backing file, as QEMU limits it
 _MAGICS = (
@@ -118,6 +118,12 @@ def _damage(head: bytes, features: int, size_bytes: int) -> str | None:
     if features & _CORRUPT:
         return "it is marked as corrupt"
     return "it is truncated" if size_bytes < max(104, l1_at + l1_entries * 8, refcounts_at) else None
+
+
+def is_image(path: str) -> bool:
+    """True if a file is an image of a format that may name other files; False if it is raw, or unreadable."""
+    head = _head(path)
+    return any(head[at : at + len(magic)] == magic for at, magic, _name in _MAGICS)
 
 
 def bases(path: str) -> list[str]:

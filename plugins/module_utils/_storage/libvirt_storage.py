@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import contextlib
-import os.path
+import os
 import shlex
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, NotMade, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
@@ -20,9 +21,10 @@ CHUNK = 262144
 AT_HOLE = -3  # what recvFlags returns there
 _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is told
 _BUSY_S = 600
+_LISTED = 16384  # volumes: libvirt's protocol carries no more (REMOTE_STORAGE_VOL_LIST_MAX)
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "active", "all_volumes", "create", "delete", "listed", "names", "path_in",
+    "AT_HOLE", "CHUNK", "active", "all_volumes", "create", "delete", "listed", "names", "path_in", "paths",
     "pool_at", "pool_xml", "read", "read_part",
     "receive", "refresh", "send", "volume_at", "volume_in", "volume_key", "write",
 ]  # fmt: skip
@@ -51,7 +53,7 @@ def active(connection: Connection, name: str) -> t.Any:
 def pool_at(connection: Connection, path: str) -> str:
     """The name of the pool that holds the volume at this path; raises NotFound."""
     if volume_at(connection, path) is None:
-        all_volumes(connection)  # somebody may have made it since libvirt looked
+        _refreshed(connection)  # somebody may have made it since libvirt looked
     with explained("find a storage pool with", path, "create one for its directory with virt_pool"):
         return t.cast(str, connection.storageVolLookupByPath(path).storagePoolLookupByVolume().name())
 
@@ -116,7 +118,7 @@ def path_in(connection: Connection, pool: str, name: str) -> str | None:
     try:
         with explained("find volume", f"{name} in pool {pool}"):
             found = connection.storagePoolLookupByName(pool)
-            if found.isActive() and name in _names(found):
+            if found.isActive() and _has(found, name):
                 return t.cast(str, found.storageVolLookupByName(name).path())
             directory = brief.directory(found.XMLDesc())
     except NotFound:
@@ -131,11 +133,15 @@ def names(connection: Connection, pool: str) -> list[str]:
         return _names(active(connection, pool))
 
 
-def listed(pool: t.Any, strange: list[str] | None = None) -> list[tuple[str, t.Any]]:
-    """The volumes of libvirt's pool, each with its name; without those whose names are not UTF-8, which `strange` gets.
+def listed(pool: t.Any, strange: list[str] | None = None, name: str | None = None) -> list[tuple[str, t.Any]]:
+    """The volumes of libvirt's pool, all or those of a name; without those whose names are not UTF-8, which `strange`
+    gets.
 
     libvirt's binding can do nothing with such a name; whoever needs all files reads the directory.
     """
+    files = _files(pool) if name is None else [name]
+    if files:
+        return [(os.path.basename(path), volume) for path in files for volume in _looked_up(pool, path)]
     found = []
     for volume in pool.listAllVolumes():
         try:
@@ -146,20 +152,71 @@ def listed(pool: t.Any, strange: list[str] | None = None) -> list[tuple[str, t.A
     return found
 
 
+def _files(pool: t.Any) -> list[str]:
+    """The files of a pool of this machine that has more volumes than libvirt lists; empty for all other pools."""
+    if pool.numOfVolumes() <= _LISTED or not has_files_here(pool.connect().getURI()):
+        return []
+    directory = brief.directory(pool.XMLDesc())
+    with os.scandir(directory or os.curdir) as entries:
+        return [entry.path for entry in entries if directory]
+
+
+def _looked_up(pool: t.Any, path: str) -> t.Iterator[t.Any]:
+    """The volume of a file; nothing if it is gone, or libvirt's binding cannot spell it."""
+    try:
+        yield pool.storageVolLookupByName(os.path.basename(path))
+    except UnicodeEncodeError:
+        return
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+            raise
+
+
 def _names(pool: t.Any) -> list[str]:
+    files = _files(pool)
+    if files:
+        return [os.path.basename(path) for path in files]
     try:
         return list(pool.listVolumes())
     except UnicodeDecodeError:
         return [name for name, _volume in listed(pool)]
 
 
-def all_volumes(connection: Connection) -> list[str]:
-    """The XML of all volumes of active pools, after a refresh; see `listed`."""
+def _has(pool: t.Any, name: str) -> bool:
+    return any(True for _volume in _looked_up(pool, name))
+
+
+def _refreshed(connection: Connection) -> list[t.Any]:
+    """The active pools, refreshed."""
+    active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
+    for pool in active:
+        refresh(connection, pool.name())
+    return active
+
+
+def paths(connection: Connection) -> list[str]:
+    """The paths of all volumes of active pools, after a refresh; see `listed`."""
     with explained("list the volumes of", connection.getURI()):
-        active = [pool for pool in connection.listAllStoragePools() if pool.isActive()]
-        for pool in active:
-            refresh(connection, pool.name())
-        volumes = [each for pool in active for each in listed(pool)]
+        known = [(pool, _files(pool)) for pool in _refreshed(connection)]
+        found = [path for _pool, files in known for path in files]
+        volumes = [each for pool, files in known if not files for each in listed(pool)]
+    for name, volume in volumes:
+        with contextlib.suppress(NotFound), explained("read volume", name):
+            found.append(volume.path())
+    return found
+
+
+def all_volumes(connection: Connection, is_needed: t.Callable[[str], bool] = bool) -> list[str]:
+    """The XML of all volumes of active pools, after a refresh; see `listed`.
+
+    Of a pool with more volumes than libvirt lists, only those of files that are needed.
+    """
+    volumes = []
+    with explained("list the volumes of", connection.getURI()):
+        for pool in _refreshed(connection):
+            files = _files(pool)
+            volumes += [(path, each) for path in files if is_needed(path) for each in _looked_up(pool, path)]
+            volumes += [] if files else listed(pool)
     documents = []
     for name, volume in volumes:
         with contextlib.suppress(NotFound), explained("read volume", name):  # its owner deletes it meanwhile
@@ -313,5 +370,5 @@ def _is_in_pool(connection: Connection, path: str) -> bool:
 
 def _delete_if_there(pool: t.Any, name: str) -> None:
     _refresh(pool)  # an interrupted run may have left a file that libvirt has not seen
-    if name in _names(pool):
+    if _has(pool, name):
         pool.storageVolLookupByName(name).delete()

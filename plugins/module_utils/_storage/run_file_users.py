@@ -135,7 +135,7 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
     count.
     """
     found = Users(here=is_here(connection.getURI()))
-    volumes = [xml_host.volume(xml) for xml in libvirt_storage.all_volumes(connection)]
+    volumes = [xml_host.volume(xml) for xml in libvirt_storage.all_volumes(connection, files_header.is_image)]
     documents = _documents(connection, but)
     trusted = trust(volumes, documents, without=without, real=found.real)
     found.untrusted, found.known = trusted.untrusted, trusted.known

@@ -42,8 +42,8 @@ def _pool(ref: Ref) -> str:
     return ref.within.name if ref.within else ""
 
 
-def volumes(connection: Connection, pool: str | None, problems: list[str]) -> list[tuple[Ref, t.Any]]:
-    """libvirt's volume objects, of one pool or of all active ones, after a refresh.
+def volumes(connection: Connection, pool: str | None, name: str | None, problems: list[str]) -> list[tuple[Ref, t.Any]]:
+    """libvirt's volume objects, of one pool or of all active ones, of one name or all, after a refresh.
 
     `problems` gets why volumes are missing: pools that break, and names that are not UTF-8. The one pool asked for must
     not break.
@@ -51,20 +51,20 @@ def volumes(connection: Connection, pool: str | None, problems: list[str]) -> li
     with explained("list the storage pools of", connection.getURI()):
         active = [one.name() for one in connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)]
     found = []
-    for name in active if pool is None else [pool]:
+    for place in active if pool is None else [pool]:
         strange: list[str] = []
         try:
-            libvirt_storage.refresh(connection, name)
-            with explained("list the volumes of pool", name):
-                listed = libvirt_storage.listed(libvirt_storage.active(connection, name), strange)
+            libvirt_storage.refresh(connection, place)
+            with explained("list the volumes of pool", place):
+                listed = libvirt_storage.listed(libvirt_storage.active(connection, place), strange, name)
         except VirtError as error:
             if pool is not None:
                 raise
             problems.append(str(error))
             continue
-        found += [(VOLUME_KIND.ref(one, name), volume) for one, volume in listed if _is_shown(one)]
+        found += [(VOLUME_KIND.ref(one, place), volume) for one, volume in listed if _is_shown(one)]
         if strange:
-            problems.append(f"pool {name} has volumes whose names are not UTF-8; rename them: {some_of(strange, 5)}")
+            problems.append(f"pool {place} has volumes whose names are not UTF-8; rename them: {some_of(strange, 5)}")
     return found
 
 
