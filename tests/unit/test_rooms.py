@@ -682,12 +682,12 @@ BUDGETS_KIB |= {
     "virt_pool_info": 73,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
-    "virt_disk_move": 203,
+    "virt_disk_move": 204,
     "virt_secret": 75,
     "virt_secret_info": 72,
     "virt_volume": 147,
-    "virt_volume_info": 56,
-    "virt_image_info": 72,
+    "virt_volume_info": 57,
+    "virt_image_info": 73,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them.
