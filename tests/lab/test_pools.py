@@ -23,7 +23,7 @@ ATTACH = (
     "losetup /dev/try /root/image-{0} 2>/dev/null && mknod {1} b 7 $n && break; done; losetup {1}"
 )
 FS = {"name": "fs", "type": "fs", "path": "/srv/fs", "source": {"devices": DEVICES[:1], "format": "ext4"}}
-GLUSTER = {
+GLUSTER: dict[str, t.Any] = {
     "name": "shared",
     "type": "netfs",
     "path": "/srv/shared",
@@ -234,3 +234,29 @@ def test_a_server_that_is_not_there_leaves_nothing_behind() -> None:
         }
     )
     assert state().replace("shared\n", "") == before.replace("shared\n", "")  # libvirt makes the mount point
+
+
+@pytest.mark.deep
+def test_a_share_that_does_not_answer_holds_nobody_up() -> None:
+    """Its client stands still; guests and volumes elsewhere go on, and what must know all users says why it cannot."""
+    told("virt_pool", **GLUSTER)
+    guest: dict[str, t.Any] = {"vcpus": 1, "memory": "64MiB", "interfaces": [], "state": "present"}
+    told("virt_domain", name="g", **guest, disks=[{"name": "system", "size": "64MiB", "pool": "shared"}])
+    told("virt_domain", name="h", **guest, disks=[{"name": "system", "size": "64MiB"}])
+    client = on("pgrep -f 'glusterfs.* /srv/shared$'")
+    gone: dict[str, t.Any] = {"state": "absent", "remove_storage": True}
+    on(f"kill -STOP {client}")
+    try:
+        assert {"default", "shared"} <= {one["name"] for one in told("virt_pool_info")["pools"]}
+        assert told("virt_volume", name="v", pool="default", capacity="1MiB")["changed"]
+        assert told("virt_domain", name="i", **guest, disks=[{"name": "system", "size": "64MiB"}])["changed"]
+        for name in ("g", "h"):
+            output = LAB.module("virt_domain", ok=False, name=name, **gone)
+            assert "/srv/shared has not answered within 30 s" in output and "umount --force" in output
+    finally:
+        on(f"kill -CONT {client}")
+    assert sorted(on("virsh list --all --name").split()) == ["g", "h", "i"]
+    for name in ("g", "h", "i"):
+        assert len(told("virt_domain", name=name, **gone)["steps"]) == 2
+    assert on("ls /srv/shared /var/lib/libvirt/images | grep qcow2 || true") == ""
+    told("virt_volume", name="v", pool="default", state="absent")

@@ -100,14 +100,8 @@ def is_made(pool: str) -> None:
     """The guest stands on the image, and can start."""
     disk = f"{DIRECTORY[pool]}/g-system.qcow2"
     assert sorted(files(pool)) == ["base.qcow2", "g-system.qcow2"]
-    assert content(disk) == content(f"{DIRECTORY[pool]}/base.qcow2")
+    on(f"qemu-img compare -q {disk} {DIRECTORY[pool]}/base.qcow2")
     on(f"qemu-img check -q {disk} && virsh -q start g && virsh -q destroy g")
-
-
-def is_cloned(pool: str) -> None:
-    """The guest's disk has the content of the volume."""
-    assert sorted(files(pool)) == ["base.qcow2", "g-system.qcow2"]
-    assert content(f"{DIRECTORY[pool]}/g-system.qcow2") == content(f"{DIRECTORY[pool]}/base.qcow2")
 
 
 def base(pool: str) -> None:
@@ -150,7 +144,7 @@ VERBS = {
     "create": Verb(
         base,
         "virt_domain",
-        lambda pool: {**GUEST, "disks": [{"name": "system", "image": "base.qcow2", "pool": pool, "size": "1GiB"}]},
+        lambda pool: {**GUEST, "disks": [{"name": "system", "image": "base.qcow2", "pool": pool}]},
         is_made,
     ),
     "move": Verb(

@@ -347,12 +347,12 @@ def test_a_directory_with_more_files_than_libvirt_lists() -> None:
     )
     try:
         on("virsh -q vol-list many", ok=False)
-        guest = {"name": "g", "vcpus": 1, "memory": "64MiB", "interfaces": [], "state": "present"}
+        guest: dict[str, t.Any] = {"name": "g", "vcpus": 1, "memory": "64MiB", "interfaces": [], "state": "present"}
         told("virt_domain", **guest, disks=[{"name": "system", "size": "64MiB", "pool": "many"}])
         on("qemu-img create -q -f qcow2 -F qcow2 -b /srv/many/g-system.qcow2 /srv/many/over")
         (found,) = told("virt_volume_info", name="g-system.qcow2")["volumes"]
         assert found["capacity_bytes"] == 64 * 1024**2
-        gone = {"name": "g", "state": "absent", "remove_storage": True}
+        gone: dict[str, t.Any] = {"name": "g", "state": "absent", "remove_storage": True}
         assert told("virt_domain", check=True, **gone)["notes"] == [
             "kept disk /srv/many/g-system.qcow2 of g: /srv/many/over uses it"
         ]

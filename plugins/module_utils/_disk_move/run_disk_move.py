@@ -47,9 +47,11 @@ from ansible_collections.corral.virt.plugins.module_utils._system import free_sp
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
-from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND
+from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
 
 __all__ = ["converge"]
+
+_NOTHING_BYTES = 1024**2  # what the tables of an empty qcow2 stay below
 
 
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
@@ -136,7 +138,8 @@ class _Host:
         text, _newline, which = left.partition("\n")
         path = str(libvirt_storage.path_in(self._connection, pool, name))
         found = identity.of_path(path)
-        return text, found if found and which == _which(path) else None
+        is_it = which == _which(path) if which else found is not None and _is_new(path, found)
+        return text, found if is_it else None
 
     def taken_bytes(self, path: str) -> int:
         return free_space.allocated(path)
@@ -154,6 +157,14 @@ def _which(path: str) -> str:
     """Which file has the name now."""
     found = identity.of_path(path)
     return f"{found.inode} {found.born_ns} {found.mark}" if found else ""
+
+
+def _is_new(path: str, found: FileIdentity) -> bool:
+    """True if a file was made after its mark and holds next to nothing: a run was killed before it told which it is."""
+    mark = identity.of_path(path + UNFINISHED)
+    if mark is None or mark.born_ns is None or found.born_ns is None:
+        return False
+    return found.born_ns >= mark.born_ns and free_space.allocated(path) < _NOTHING_BYTES
 
 
 class _Work:

@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, NotMade, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._system.answering import TIMEOUT_S, answers
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 CHUNK = 262144
@@ -24,8 +25,8 @@ _BUSY_S = 600
 _LISTED = 16384  # volumes: libvirt's protocol carries no more (REMOTE_STORAGE_VOL_LIST_MAX)
 
 __all__ = [
-    "AT_HOLE", "CHUNK", "active", "all_volumes", "create", "delete", "listed", "names", "path_in", "paths",
-    "pool_at", "pool_xml", "read", "read_part",
+    "AT_HOLE", "CHUNK", "active", "all_volumes", "check_answers", "create", "delete", "listed", "names",
+    "path_in", "paths", "pool_at", "pool_xml", "read", "read_part",
     "receive", "refresh", "send", "volume_at", "volume_in", "volume_key", "write",
 ]  # fmt: skip
 
@@ -61,8 +62,22 @@ def pool_at(connection: Connection, path: str) -> str:
 def refresh(connection: Connection, pool: str) -> None:
     """Refresh a pool: files may have come or gone behind libvirt's back."""
     found = active(connection, pool)
+    with explained("read storage pool", pool):
+        directory = brief.directory(found.XMLDesc())
+    if directory and has_files_here(connection.getURI()):
+        check_answers(pool, directory)
     with explained("refresh storage pool", pool, f"mend what it stands on, or stop it (virsh pool-destroy {pool})"):
         _refresh(found)
+
+
+def check_answers(pool: str, directory: str) -> None:
+    """Raise Failed if a pool's directory does not answer, as on a share whose server is gone."""
+    if not answers(directory):
+        path = shlex.quote(directory)
+        raise Failed(
+            f"cannot use storage pool {pool}: {directory} has not answered within {TIMEOUT_S} s; look at its server "
+            f"and the network, or give it up (`umount --force --lazy {path}; virsh pool-destroy {shlex.quote(pool)}`)"
+        )
 
 
 def _refresh(pool: t.Any) -> None:

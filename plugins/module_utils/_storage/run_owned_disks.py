@@ -22,10 +22,13 @@ __all__ = ["identities", "look"]
 
 def look(connection: t.Any, paths: t.Collection[str]) -> dict[str, OwnedDisk]:
     """The state of each disk, by path; pools are refreshed if libvirt does not know a path."""
-    if any(libvirt_storage.volume_at(connection, path) is None for path in paths):
-        libvirt_storage.all_volumes(connection)
     pools = [_pool(pool) for pool in libvirt_query.pools(connection)]
     here = is_here(connection.getURI())
+    for pool in pools if here else ():
+        if pool.active and pool.path:  # libvirt reads all of them to find a path
+            libvirt_storage.check_answers(pool.name, pool.path)
+    if any(libvirt_storage.volume_at(connection, path) is None for path in paths):
+        libvirt_storage.all_volumes(connection)
     return {path: _look(connection, path, pools, here=here) for path in paths}
 
 

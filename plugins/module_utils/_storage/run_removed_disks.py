@@ -17,6 +17,9 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
+from ansible_collections.corral.virt.plugins.module_utils._system.answering import answers
+
+_ANSWER_S = 10
 
 __all__ = ["describe", "directories", "host_uuid", "moved_aside", "now", "pools"]
 
@@ -50,10 +53,11 @@ def directories(found: t.Iterable[t.Mapping[str, t.Any]]) -> list[PoolDirectory]
 
 
 def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed_disks.DiskAside]:
-    """The disks that are aside in these pools, if they are on this machine."""
+    """The disks that are aside in these pools, if they are on this machine and their filesystems answer."""
     if not is_here(uri):
         return []
-    places = {os.path.realpath(pool.path): pool.path for pool in found if pool.active and pool.path}
+    known = (pool.path for pool in found if pool.active and pool.path and answers(pool.path, _ANSWER_S))
+    places = {os.path.realpath(path): path for path in known}
     return [_aside(note) for directory in places.values() for note in files_removal_notes.entries(directory)]
 
 

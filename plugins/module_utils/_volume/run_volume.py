@@ -112,7 +112,9 @@ class _Host:
     def removals(self) -> list[tuple[str, FileIdentity]]:
         path = libvirt_storage.path_in(self._connection, self._pool, self._ref.name)
         aside = run_disposal.unfinished(self._connection) if path else []
-        found = [(one.place, one.note) for one in aside if one.moved]
+        found = [
+            (one.place, one.note) for one in aside if one.moved or (one.note and not os.path.lexists(one.note.path))
+        ]
         return [(place, note.identity) for place, note in found if note and _real(note.path) == _real(str(path))]
 
     @asked
@@ -285,7 +287,7 @@ class _Finishing(run_disposal.Finishing):
 
     def act(self) -> None:
         """Overwrite the file if that is asked for and nobody uses it, and delete it."""
-        if self.wipe and self.quarantine and not self.needed:
+        if self.wipe and self.quarantine and self.quarantine.is_moved and not self.needed:
             files_disk.overwrite(self.quarantine.path)
         super().act()
 
