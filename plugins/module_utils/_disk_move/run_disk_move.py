@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
@@ -43,38 +44,55 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_removed_disks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND
 
-__all__ = ["converge"]
+__all__ = ["Host", "converge", "progress_file"]
 
 
-def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
-    """Have the disk in the pool, and return the result."""
-    progress = Progress(params["progress"]) if params["progress"] else None
-    spec = plan_disk_move.checked(params)
+def progress_file(name: str) -> str:
+    """Where a run tells its progress."""
+    return os.path.join(private.place(), f"{name}.progress")
+
+
+def converge(
+    connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Progress | None = None
+) -> dict[str, t.Any]:
+    """Have the disk in the pool, and return the result. Its progress is in a file that is named after the guest, or in
+    `progress`.
+    """
+    spec, since = plan_disk_move.checked(params), time.monotonic()
     plan_clone_spec.check_local(connection.getURI())
+    told = progress
     with contextlib.ExitStack() as stack:
         if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
             gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
-        if progress:
-            gate.hold(stack, lambda: progress)
-        host = _Host(connection)
+            told = told or Progress(progress_file(spec.guest))
+            gate.hold(stack, lambda: told)
+        host = Host(connection)
         made = plan_disk_move.plan(spec, host)
-        gate.run(made.steps, _Work(connection, host.guest(spec.guest), params, progress, stack).do)
+        gate.run(made.steps, _Work(connection, host.guest(spec.guest), params, told, stack).do)
+    took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
     return {
+        **(took if made.steps else {}),
+        "name": spec.guest,
+        "disk": made.disk,
+        "pool": spec.pool,
         "changed": bool(made.steps),
         "steps": [str(step) for step in made.steps],
         "diff": changes.diff(made.changes),
         "notes": list(made.notes),
         "source": made.path,  # Ansible would describe the file of a `path`
+        "moved_from": made.before,
+        "old_file": made.old_file,
+        "size_bytes": made.size_bytes,
     }
 
 
-class _Host:
+class Host:
     """The `MoveHost` behind a connection."""
 
     def __init__(self, connection: t.Any) -> None:
@@ -83,6 +101,10 @@ class _Host:
     @asked
     def guest(self, name: str) -> FoundGuest | None:
         return libvirt_query.find(self._connection, name)
+
+    @asked
+    def pools(self) -> tuple[str, ...]:
+        return tuple(one["name"] for one in libvirt_query.pools(self._connection))
 
     @asked
     def pool(self, name: str) -> PoolDirectory:
@@ -102,7 +124,11 @@ class _Host:
         return libvirt_disk_move.job(self._connection, uuid, target)
 
     def user(self, path: str, but: str) -> str | None:
-        return run_file_users.users(self._connection, but=but).of(path)
+        return self._users(but).of(path)
+
+    @asked
+    def _users(self, but: str) -> run_file_users.Users:
+        return run_file_users.users(self._connection, but=but)
 
     @asked
     def file(self, path: str, form: str) -> DiskFile | None:
@@ -246,7 +272,7 @@ class _Work:
         if disk.get("pool"):
             source = libvirt_storage.path_in(self.connection, disk["pool"], disk["volume"])
         copied = xml_disk_move.mirror(live, step.target) if live else None
-        marked = _Host(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
+        marked = Host(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
         plan_disk_move.check_pivot(step, source, copied, marked=marked is not None and marked[1] is not None)
 
     def pivot(self, step: plan_disk_move.Pivot) -> None:
