@@ -42,14 +42,14 @@ __all__ = [
     "Pivot",
     "Remember",
     "another_run",
-    "check_pivot",
     "check_limits",
+    "check_pivot",
     "check_still_off",
     "checked",
-    "known_pool",
     "nearest",
     "path_of",
     "plan",
+    "unknown_pools",
 ]
 
 
@@ -287,30 +287,27 @@ def nearest(name: str, names: t.Sequence[str], otherwise: str) -> str:
     return f"choose one of {', '.join(names)}" if names else otherwise
 
 
-def known_pool(name: str, what: str, host: MoveHost) -> PoolDirectory:
-    """The pool with this name; `what` cannot be done without it."""
-    names = host.pools()
-    if name not in names:
-        raise NotFound(f"{what}: there is no pool {name} here; {nearest(name, names, 'create it with virt_pool')}")
-    return host.pool(name)
+def unknown_pools(names: t.Iterable[str], what: str, host: MoveHost) -> list[VirtError]:
+    """A problem for each of these pools that is not there; `what` cannot be done without it."""
+    known = host.pools()
+    lacking = [name for name in dict.fromkeys(names) if name not in known]
+    remedy = "create it with virt_pool"
+    return [NotFound(f"{what}: there is no pool {name} here; {nearest(name, known, remedy)}") for name in lacking]
 
 
 def plan(spec: MoveSpec, host: MoveHost, *, promised_bytes: int = 0) -> MovePlan:
     """The plan; raises all refusals at once. `promised_bytes` of the room are for disks that move before."""
-    found = host.guest(spec.guest)
+    found, cannot = host.guest(spec.guest), f"cannot move disk {spec.disk} of {spec.guest}"
     if found is None:
-        raise NotFound(
-            f"cannot move disk {spec.disk} of {spec.guest}: there is no such guest here; run this on its host"
-        )
+        raise NotFound(f"{cannot}: there is no such guest here; run this on its host")
     disks, live = fields_disk.by_name(found.xml), fields_disk.by_name(found.live_xml or found.xml)
-    disk = disks.get(spec.disk)
-    if disk is None:
+    problems = unknown_pools([spec.pool], cannot, host)
+    if spec.disk not in disks:
         names = list(dict.fromkeys(one["name"] for one in disks.values()))
         where = "only the running guest has it, and not its definition" if spec.disk in live else "it has no such disk"
-        raise NotFound(
-            f"cannot move disk {spec.disk} of {spec.guest}: {where}; {nearest(spec.disk, names, 'it has none')}"
-        )
-    pool = known_pool(spec.pool, f"cannot move disk {spec.disk} of {spec.guest}", host)
+        problems.insert(0, NotFound(f"{cannot}: {where}; {nearest(spec.disk, names, 'it has none')}"))
+    refuse_all(problems)
+    disk, pool = disks[spec.disk], host.pool(spec.pool)
     source, running = (path_of(one, host) for one in (disk, live.get(disk["name"], {})))
     name = disk["name"]
     if not source:

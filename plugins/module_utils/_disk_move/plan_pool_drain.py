@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 
-__all__ = ["DiskMove", "DrainHost", "DrainPlan", "DrainSpec", "Left", "checked", "left", "plan", "unmoved"]
+__all__ = ["DrainHost", "DrainPlan", "DrainSpec", "Left", "PoolMove", "checked", "left", "plan", "unmoved"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DrainHost(MoveHost, t.Protocol):
         """The number of the filesystem that holds a directory."""
 
 
-class DiskMove(t.NamedTuple):
+class PoolMove(t.NamedTuple):
     """One disk that moves, or whose move is to be finished."""
 
     guest: str
@@ -68,7 +68,7 @@ class Left(t.NamedTuple):
 class DrainPlan:
     """The disks that move, the largest first; why others cannot; and the files that stay when all have moved."""
 
-    moves: tuple[DiskMove, ...]
+    moves: tuple[PoolMove, ...]
     refused: tuple[VirtError, ...]
     left: tuple[Left, ...]
 
@@ -102,7 +102,7 @@ def plan(spec: DrainSpec, host: DrainHost) -> DrainPlan:
     pool, *goals = _pools(spec, host)
     disks = sorted(_disks(pool, goals, host), key=lambda one: (-one.size_bytes, one.guest.name, one.name))
     promised: dict[int, int] = collections.defaultdict(int)  # bytes, by filesystem
-    moves, refused = list[DiskMove](), list[VirtError]()
+    moves, refused = list[PoolMove](), list[VirtError]()
     for disk in disks:
         goal = _goal(disk, goals, promised, host)
         place = host.filesystem(str(goal.path))
@@ -115,7 +115,7 @@ def plan(spec: DrainSpec, host: DrainHost) -> DrainPlan:
             continue
         if made.steps:
             goes = made.old_file == "deleted"
-            moves.append(DiskMove(disk.guest.name, disk.name, goal.name, made.before, made.size_bytes, goes))
+            moves.append(PoolMove(disk.guest.name, disk.name, goal.name, made.before, made.size_bytes, goes))
             if not (goes and place == host.filesystem(str(pool.path))):  # it makes room for the next
                 promised[place] += made.size_bytes
     if not spec.movable_only:
@@ -125,22 +125,15 @@ def plan(spec: DrainSpec, host: DrainHost) -> DrainPlan:
 
 def _pools(spec: DrainSpec, host: DrainHost) -> list[PoolDirectory]:
     """The pool and those that its disks move to."""
-    found, problems = list[PoolDirectory](), list[VirtError]()
-    for name in (spec.pool, *spec.to):
-        try:
-            found.append(plan_disk_move.known_pool(name, f"cannot drain pool {spec.pool}", host))
-        except VirtError as error:
-            problems.append(error)
-    refuse_all(problems)
+    refuse_all(plan_disk_move.unknown_pools((spec.pool, *spec.to), f"cannot drain pool {spec.pool}", host))
+    found = [host.pool(name) for name in (spec.pool, *spec.to)]
     for one in found[1:]:
         if one.path == found[0].path:
             raise BadInput([f"to: {one.name} is the same directory as {spec.pool} ({one.path}); name another pool"])
     return found
 
 
-def _disks(
-    spec: DrainSpec, pool: PoolDirectory, goals: t.Sequence[PoolDirectory], host: DrainHost
-) -> t.Iterator[_Disk]:
+def _disks(pool: PoolDirectory, goals: t.Sequence[PoolDirectory], host: DrainHost) -> t.Iterator[_Disk]:
     by_path = {goal.path: goal.name for goal in goals}
     for guest in host.guests():
         for disk in _writable(guest):
@@ -183,7 +176,7 @@ def _goal(
     return next(begun, None) or next(with_room, None) or max(goals, key=free)
 
 
-def left(spec: DrainSpec, host: DrainHost, moves: t.Sequence[DiskMove] = ()) -> tuple[Left, ...]:
+def left(spec: DrainSpec, host: DrainHost, moves: t.Sequence[PoolMove] = ()) -> tuple[Left, ...]:
     """The files in the pool, with why they stay; without those that these moves delete."""
     gone, freed = ({move.path for move in moves if move.goes is goes} for goes in (True, False))
     media = _media(host)

@@ -50,7 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.progress impor
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import VOLUME_KIND
 
-__all__ = ["Host", "converge", "progress_file"]
+__all__ = ["DiskMoveHost", "converge", "progress_file"]
 
 
 def progress_file(name: str) -> str:
@@ -72,7 +72,7 @@ def converge(
             gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
             told = told or Progress(progress_file(spec.guest))
             gate.hold(stack, lambda: told)
-        host = Host(connection)
+        host = DiskMoveHost(connection)
         made = plan_disk_move.plan(spec, host)
         gate.run(made.steps, _Work(connection, host.guest(spec.guest), params, told, stack).do)
     took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
@@ -92,7 +92,7 @@ def converge(
     }
 
 
-class Host:
+class DiskMoveHost:
     """The `MoveHost` behind a connection."""
 
     def __init__(self, connection: t.Any) -> None:
@@ -272,7 +272,7 @@ class _Work:
         if disk.get("pool"):
             source = libvirt_storage.path_in(self.connection, disk["pool"], disk["volume"])
         copied = xml_disk_move.mirror(live, step.target) if live else None
-        marked = Host(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
+        marked = DiskMoveHost(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
         plan_disk_move.check_pivot(step, source, copied, marked=marked is not None and marked[1] is not None)
 
     def pivot(self, step: plan_disk_move.Pivot) -> None:

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.asking import as
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_pool_drain, run_disk_move
-from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_pool_drain import DiskMove
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_pool_drain import PoolMove
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
@@ -43,7 +43,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
     }
 
 
-def _moved(connection: t.Any, params: t.Mapping[str, t.Any], move: DiskMove, gate: Gate) -> dict[str, t.Any]:
+def _moved(connection: t.Any, params: t.Mapping[str, t.Any], move: PoolMove, gate: Gate) -> dict[str, t.Any]:
     """The result of one disk; what fails leaves the others to be moved."""
     one = {"guest": move.guest, "disk": move.disk, "pool": move.pool}
     progress = _DiskProgress(run_disk_move.progress_file(f".{params['pool']}"), f"disk {move.disk} of {move.guest}")
@@ -80,7 +80,7 @@ class _DiskProgress(Progress):
         super().__call__(phase, done, total, detail or self._what)
 
 
-class _Host(run_disk_move.Host):
+class _Host(run_disk_move.DiskMoveHost):
     """The `DrainHost` behind a connection."""
 
     @asked

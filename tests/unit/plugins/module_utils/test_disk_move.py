@@ -55,6 +55,9 @@ class Host:
         state = "running" if self.live else "off"
         return FoundGuest("g", UUID, state, self.persistent, False, self.stored, self.live) if name == "g" else None
 
+    def pools(self) -> tuple[str, ...]:
+        return ("default", "fast")
+
     def pool(self, name: str) -> PoolDirectory:
         return PoolDirectory(name, "dir", "/fast", here=True)
 
@@ -213,7 +216,7 @@ def test_all_reasons_are_told_at_once() -> None:
 def test_what_is_not_there_is_told() -> None:
     with pytest.raises(NotFound, match="no such guest here"):
         plan_disk_move.plan(MoveSpec("x", "system", "fast"), Host())
-    with pytest.raises(NotFound, match="it has system"):
+    with pytest.raises(NotFound, match="choose one of system"):
         plan_disk_move.plan(MoveSpec("g", "data", "fast"), Host())
 
 
