@@ -304,8 +304,10 @@ def plan(spec: MoveSpec, host: MoveHost, *, promised_bytes: int = 0) -> MovePlan
     problems = unknown_pools([spec.pool], cannot, host)
     if spec.disk not in disks:
         names = list(dict.fromkeys(one["name"] for one in disks.values()))
-        where = "only the running guest has it, and not its definition" if spec.disk in live else "it has no such disk"
-        problems.insert(0, NotFound(f"{cannot}: {where}; {nearest(spec.disk, names, 'it has none')}"))
+        why = f"it has no such disk; {nearest(spec.disk, names, 'it has none')}"
+        if spec.disk in live:
+            why = "only the running guest has it, and not its definition; attach it there, too (virsh attach-disk --config)"
+        problems.insert(0, NotFound(f"{cannot}: {why}"))
     refuse_all(problems)
     disk, pool = disks[spec.disk], host.pool(spec.pool)
     source, running = (path_of(one, host) for one in (disk, live.get(disk["name"], {})))
