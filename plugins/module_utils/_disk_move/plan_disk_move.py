@@ -306,7 +306,7 @@ def plan(spec: MoveSpec, host: MoveHost, *, promised_bytes: int = 0) -> MovePlan
         names = list(dict.fromkeys(one["name"] for one in disks.values()))
         why = f"it has no such disk; {nearest(spec.disk, names, 'it has none')}"
         if spec.disk in live:
-            why = "only the running guest has it, and not its definition; attach it there, too (virsh attach-disk --config)"
+            why = "only the running guest has it; store it in its definition, too (virsh attach-disk --config)"
         problems.insert(0, NotFound(f"{cannot}: {why}"))
     refuse_all(problems)
     disk, pool = disks[spec.disk], host.pool(spec.pool)

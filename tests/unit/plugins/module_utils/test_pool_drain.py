@@ -226,7 +226,7 @@ def test_a_run_that_was_interrupted_goes_on() -> None:
 
 def test_a_disk_that_only_the_running_guest_has_is_told() -> None:
     host = Host({"db": document("db", DB)}, live={"db": document("db", {**DB, "hot": "/old/hot.qcow2"})})
-    assert "disk hot of db: only the running guest has it, and not its definition" in refused(host)
+    assert "disk hot of db: only the running guest has it; store it" in refused(host)
 
 
 @pytest.mark.parametrize(
