@@ -112,7 +112,7 @@ def main() -> None:
     result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         detach("virt_disk_move")
-        with opened(module.params["uri"], events=True, watched=True) as connection:
+        with opened(module.params["uri"], events=True) as connection:
             result = run_disk_move.converge(connection, module.params, Gate(check_mode=module.check_mode))
     for note in result["notes"]:
         module.warn(note)

@@ -124,7 +124,7 @@ def main() -> None:
     result: dict[str, t.Any] = {}
     with failures(module):
         detach("virt_pool_drain")
-        with opened(module.params["uri"], events=True, watched=True) as connection:
+        with opened(module.params["uri"], events=True) as connection:
             result = run_pool_drain.converge(connection, module.params, Gate(check_mode=module.check_mode))
     for note in result["notes"]:
         module.warn(note)
