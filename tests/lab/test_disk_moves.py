@@ -134,7 +134,7 @@ def test_a_disk_on_an_image_stays_on_it(running: bool) -> None:
         f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 64M && qemu-io -f qcow2 -c 'write -q 0 30M' {IMAGES}/base.qcow2"
     )
     on("virsh -q pool-refresh default")
-    before = made(disks=[{"name": "system", "image": "base.qcow2"}])
+    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "64MiB"}])
     if running:
         on("virsh -q start g --paused")
     moved()
