@@ -13,13 +13,14 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Moves every disk that a guest writes in a pool to other pools of the host, one after the other, as
-    M(corral.virt.virt_disk_move) moves one, while its guest runs or while it is off.
+  - Moves every disk of a guest in a pool to other pools of the host, one after the other, as
+    M(corral.virt.virt_disk_move) moves one, while its guest runs or while it is off. The seed that the collection made
+    for a guest moves, too.
   - The module first decides where each disk goes, and refuses with all problems at once before anything moves. Examples
     are a disk with snapshots, or too little room for all of them. After that, a disk whose move fails does not stop the
     others, and the module fails at its end.
-  - Images that back other disks, media in drives, disks that are only read (such as the seed of cloud-init) and files
-    that no guest uses stay, and RV(left) lists them.
+  - Images that back other disks, media in drives, other disks that are only read, and files that no guest uses stay;
+    RV(left) lists them.
   - If a run is interrupted, the next one goes on where it ended.
   - One line shows how far the copy is. The module goes on if the connection to the host breaks, or the controller dies.
   - This module must run on the host of the pool. The pools must be directories (type V(dir), V(fs) or V(netfs)).

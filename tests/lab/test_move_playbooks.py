@@ -63,10 +63,12 @@ def do(action: str, *flags: str, ok: bool = True, **arguments: str) -> str:
 drain = functools.partial(do, "drain_pool", host="hyper1", pool="default", to="fast")
 
 
-def guest(name: str, *disks: str, paused: bool) -> None:
+def guest(name: str, *disks: str, paused: bool, seeded: bool = False) -> None:
     """A guest with these disks, which have content."""
     sized = [{"name": disk, "size": "64MiB", "pool": "default"} for disk in disks]
-    told("virt_domain", name=name, vcpus=1, memory="64MiB", interfaces=[], disks=sized)
+    told(
+        "virt_domain", name=name, vcpus=1, memory="64MiB", interfaces=[], disks=sized, **(seed("tim") if seeded else {})
+    )
     for disk in disks:
         on(
             f"head -c 40M /dev/urandom > /root/data; qemu-io -f qcow2 -c 'write -q -s /root/data 1M 40M' {IMAGES}/{name}-{disk}.qcow2"
@@ -75,14 +77,20 @@ def guest(name: str, *disks: str, paused: bool) -> None:
         on(f"virsh -q start {name} --paused")
 
 
+def seed(user: str) -> dict[str, t.Any]:
+    """What cloud-init is told."""
+    return {"cloud_init": {"user_data": {"users": [{"name": user}]}, "on_change": "next_boot"}}
+
+
 def contents() -> dict[str, str]:
     """The digests of what guests see of their disks, by guest and target, as their definitions and they themselves say."""
     listed = "for g in $(virsh list --all --name); do virsh -q domblklist $g --details | sed s/^/$g/; done"
     found = {}
     for words in map(str.split, on(listed).splitlines()):
         if words[2] == "disk":
+            form = "raw" if words[4].endswith(".iso") else "qcow2"
             digest = on(
-                f"qemu-img convert -U -f qcow2 -O raw {words[4]} /root/raw && sha256sum < /root/raw; rm /root/raw"
+                f"qemu-img convert -U -f {form} -O raw {words[4]} /root/raw && sha256sum < /root/raw; rm /root/raw"
             )
             found[f"{words[0].removesuffix('file')} {words[3]}"] = digest
     return found
@@ -128,7 +136,7 @@ def test_a_disk_of_a_running_guest_moves_and_its_description_moves_it_back() -> 
 
 def test_a_pool_is_drained() -> None:
     guest("on", "system", "data", paused=True)
-    guest("off", "system", paused=False)
+    guest("off", "system", paused=False, seeded=True)
     on(
         f"cd {IMAGES}; qemu-img create -q -f qcow2 base.qcow2 8M; qemu-img create -q -f qcow2 -b {IMAGES}/base.qcow2 -F qcow2 "
         f"{FAST}/over.qcow2; truncate -s 1M tools.iso theirs.img; virsh -q snapshot-create-as off s1; virsh -q attach-disk on "
@@ -139,15 +147,23 @@ def test_a_pool_is_drained() -> None:
     assert "make room, or choose another pool" in drain(ok=False, to="small") and places() == seen
     on("virsh -q snapshot-delete off s1")
     planned = drain("--check")
-    assert places() == seen and planned.count(" to pool fast ") == 3, planned
+    assert places() == seen and planned.count(" to pool fast ") == 4, planned
     done = drain()
-    assert done.count(" is in pool fast ") == 3 and done.count("is deleted") == 3, done
+    assert done.count(" is in pool fast ") == 4 and done.count("is deleted") == 4, done
     assert contents() == before and on(f"ls {IMAGES}").split() == ["base.qcow2", "theirs.img", "tools.iso"]
     for why in (f"{FAST}/over.qcow2 stands on it", "no guest uses it", "drive sda of on has it; eject it first"):
         assert why in planned and why in done
     again = drain()
     assert " to pool " not in again and "changed=0" in again and "stays: " in again
-    assert on(f"ls {FAST}").split() == ["off-system.qcow2", "on-data.qcow2", "on-system.qcow2", "over.qcow2"]
+    files = ["off-seed.iso", "off-system.qcow2", "on-data.qcow2", "on-system.qcow2", "over.qcow2"]
+    assert on(f"ls {FAST}").split() == files
+    changed = told("virt_domain", name="off", **seed("ann"))
+    assert (
+        changed["changed"] and "ann" in on(f"grep -aow ann {FAST}/off-seed.iso") and on(f"ls {FAST}").split() == files
+    )
+    assert on(f"ls {IMAGES}").split() == ["base.qcow2", "theirs.img", "tools.iso"], (
+        "the seed is where its guest reads it"
+    )
 
 
 def test_a_drain_that_is_killed_goes_on() -> None:
@@ -166,4 +182,4 @@ def test_a_drain_that_is_killed_goes_on() -> None:
     drain(bandwidth="1000")
     assert contents() == before and on(f"ls {IMAGES}") == ""
     assert on(f"ls {FAST}").split() == ["off-system.qcow2", "on-system.qcow2"]
-    assert "nothing is left" in drain()
+    assert "nothing stays" in drain()

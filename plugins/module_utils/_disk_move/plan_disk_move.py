@@ -46,6 +46,7 @@ __all__ = [
     "check_pivot",
     "check_still_off",
     "checked",
+    "is_alone",
     "nearest",
     "path_of",
     "plan",
@@ -324,6 +325,12 @@ def plan(spec: MoveSpec, host: MoveHost, *, promised_bytes: int = 0) -> MovePlan
     return _moved(move, disk, running, left, part, host)
 
 
+def is_alone(disk: t.Mapping[str, t.Any], path: str | None, found: FoundGuest) -> bool:
+    """True for a disk that only this guest uses: one that it writes, or its own seed."""
+    own = path in [one.path for one in _entries(found)]
+    return disk.get("device", "disk") == "disk" and not disk.get("shareable") and (own or not disk.get("readonly"))
+
+
 def path_of(disk: t.Mapping[str, t.Any], host: MoveHost) -> str | None:
     """The file or device of a disk; None if it is neither."""
     if disk.get("pool"):
@@ -455,7 +462,7 @@ def _of_the_guest(
     cannot, found = f"cannot move {move.what}", move.found
     if not found.persistent:
         yield Refused(f"{cannot}: the guest is transient, and its old disk would come back; define it first")
-    if disk.get("device", "disk") != "disk" or disk.get("readonly") or disk.get("shareable"):
+    if not is_alone(disk, move.source, found):
         yield Refused(f"{cannot}: only disks that one guest alone writes move; choose the medium anew")
     if running != move.source:
         yield Refused(

@@ -136,8 +136,10 @@ def _pools(spec: DrainSpec, host: DrainHost) -> list[PoolDirectory]:
 def _disks(pool: PoolDirectory, goals: t.Sequence[PoolDirectory], host: DrainHost) -> t.Iterator[_Disk]:
     by_path = {goal.path: goal.name for goal in goals}
     for guest in host.guests():
-        for disk in _writable(guest):
+        for disk in _disks_of(guest):
             path = plan_disk_move.path_of(disk, host)
+            if not (disk.get("shareable") or plan_disk_move.is_alone(disk, path, guest)):
+                continue  # a medium, or a file that is only read
             folder, name = os.path.split(path or "")
             if path and folder == pool.path:
                 marked = (goal for goal in by_path.values() if _mark(guest, disk, goal, name, host))
@@ -149,12 +151,10 @@ def _disks(pool: PoolDirectory, goals: t.Sequence[PoolDirectory], host: DrainHos
                     yield _Disk(guest, disk["name"], by_path[folder], 0)
 
 
-def _writable(guest: FoundGuest) -> t.Iterator[dict[str, t.Any]]:
-    """The disks of a guest, by its definition or as it runs, without media and what is only read."""
+def _disks_of(guest: FoundGuest) -> t.Iterator[dict[str, t.Any]]:
+    """The disks of a guest, by its definition or as it runs."""
     stored, live = (fields_disk.by_name(xml) if xml else {} for xml in (guest.xml, guest.live_xml))
-    for name, disk in {**live, **stored}.items():
-        if name == disk["name"] and disk.get("device", "disk") == "disk" and not disk.get("readonly"):
-            yield disk
+    return (disk for name, disk in {**live, **stored}.items() if name == disk["name"])
 
 
 def _mark(guest: FoundGuest, disk: t.Mapping[str, t.Any], pool: str, name: str, host: DrainHost) -> Mark | None:
@@ -197,7 +197,7 @@ def _media(host: DrainHost) -> dict[str, str]:
                 if path and name == disk["name"] and disk.get("device", "disk") != "disk":
                     found[path] = f"drive {name} of {guest.name} has it; eject it first"
                 elif path and disk.get("readonly"):
-                    found[path] = f"{guest.name} reads it as disk {name}; only disks that a guest writes move"
+                    found[path] = f"{guest.name} reads it as disk {name}, and it was not made for that guest alone"
     return found
 
 

@@ -114,7 +114,7 @@ def _disk_moves(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection
             lines += _disk_move({**disk, "name": one["name"]})
     for each in result.get("left") or ():
         lines.append(f"stays: {each['path']} ({tables.amount(each['size_bytes'])}): {each['why']}")
-    return lines if lines or "left" not in result else ["nothing is left"]
+    return [*lines, "nothing stays"] if result.get("left") == [] else lines
 
 
 def _disk_move(one: t.Mapping[str, t.Any]) -> list[str]:

@@ -42,7 +42,7 @@ def document(guest: str, disks: t.Mapping[str, str], *, owned: bool = True) -> s
             f"dev='vd{'abcdefg'[number]}' bus='virtio'/>{flag}<alias name='ua-{name}'/></disk>"
         )
     xml = f"<domain type='kvm'><name>{guest}</name><uuid>{uuid(guest)}</uuid><metadata/><devices>{text}</devices></domain>"
-    paths = [path.partition(" ")[0] for path in disks.values()]
+    paths = [path.partition(" ")[0] for name, path in disks.items() if name == "seed" or "readonly" not in path]
     entries = [OwnedVolume(path, uuid(guest), HOST, KNOWN) for path in paths if path]
     first, path = next(iter(disks.items()))
     return xml_disk_move.moved(xml, first, path.partition(" ")[0], entries) if owned else xml
@@ -185,8 +185,8 @@ def test_all_that_cannot_move_is_told_before_anything_moves() -> None:
 
 
 def test_what_stays_is_told_with_its_reason() -> None:
-    disks = {**WEB, "cd": "/old/tools.iso cdrom", "seed": "/old/web-seed.iso readonly", "empty": " cdrom"}
-    paths = [*WEB.values(), "/old/tools.iso", "/old/web-seed.iso", "/old/base.qcow2", "/old/part.raw", "/old/none.img"]
+    disks = {**WEB, "cd": "/old/tools.iso cdrom", "doc": "/old/doc.iso readonly", "empty": " cdrom"}
+    paths = [*WEB.values(), "/old/tools.iso", "/old/doc.iso", "/old/base.qcow2", "/old/part.raw", "/old/none.img"]
     users = dict.fromkeys(paths[:4], "guest web") | {
         "/old/base.qcow2": "/fast/x.qcow2",
         "/old/part.raw": "/dev/loop0",
@@ -194,11 +194,16 @@ def test_what_stays_is_told_with_its_reason() -> None:
     host = Host({"web": document("web", disks)}, there=paths, users=users)
     assert [(one.path, one.why) for one in plan_pool_drain.plan(SPEC, host).left] == [
         ("/old/base.qcow2", "/fast/x.qcow2 stands on it"),
+        ("/old/doc.iso", "web reads it as disk doc, and it was not made for that guest alone"),
         ("/old/none.img", "no guest uses it; if nobody needs it, `virsh vol-delete --pool old none.img`"),
         ("/old/part.raw", "/dev/loop0 uses it"),
         ("/old/tools.iso", "drive cd of web has it; eject it first"),
-        ("/old/web-seed.iso", "web reads it as disk seed; only disks that a guest writes move"),
     ]
+
+
+def test_a_seed_moves_with_its_guest() -> None:
+    host = Host({"web": document("web", {**WEB, "seed": "/old/web-seed.iso readonly"})}, sizes={"/old/web-seed.iso": 1})
+    assert moves(plan_pool_drain.plan(SPEC, host)) == ["web data fast", "web system fast", "web seed fast"]
 
 
 def test_a_file_that_is_kept_stays_as_one_that_nobody_uses() -> None:

@@ -308,7 +308,7 @@ def test_moves_of_disks_are_told_in_words() -> None:
         "h3\n"
         "  disk data of db1 is already in pool fast\n"
         "h4\n"
-        "  nothing is left"
+        "  nothing stays"
     )
     for odd in ({"results": [{"name": "db1"}]}, {"results": 5}, {"results": [], "left": [{}]}):
         assert report_text.unreadable("disk_moves", {"h1": odd}, None) == ["h1"]
