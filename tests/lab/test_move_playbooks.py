@@ -121,7 +121,10 @@ def test_a_disk_of_a_running_guest_moves_and_its_description_moves_it_back() -> 
         *(f"{IMAGES}:", "g-system.qcow2"),
     ]
     assert "disk data of g is already in pool fast" in move()
-    described = {"name": "g", "disks": [{"name": "data", "pool": "default"}, {"name": "system", "pool": "default"}]}
+    described: dict[str, t.Any] = {
+        "name": "g",
+        "disks": [{"name": "data", "pool": "default"}, {"name": "system", "pool": "default"}],
+    }
     kept = told("virt_domain", **described)
     assert not kept["changed"] and kept["misplaced_disks"] == [{"disk": "data", "pool": "default"}]
     assert "ansible-playbook corral.virt.move_disk -e guest=g -e disk=data -e pool=default" in kept["notes"][0]
@@ -151,7 +154,11 @@ def test_a_pool_is_drained() -> None:
     done = drain()
     assert done.count(" is in pool fast ") == 4 and done.count("is deleted") == 4, done
     assert contents() == before and on(f"ls {IMAGES}").split() == ["base.qcow2", "theirs.img", "tools.iso"]
-    for why in (f"{FAST}/over.qcow2 stands on it", "no guest uses it", "drive sda of on has it; eject it first"):
+    for why in (
+        f"{FAST}/over.qcow2 stands on it",
+        "no guest of this host uses it",
+        "drive sda of on has it; eject it first",
+    ):
         assert why in planned and why in done
     again = drain()
     assert " to pool " not in again and "changed=0" in again and "stays: " in again

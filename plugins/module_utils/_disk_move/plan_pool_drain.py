@@ -196,7 +196,7 @@ def _media(host: DrainHost) -> dict[str, str]:
                 path = plan_disk_move.path_of(disk, host)
                 if path and name == disk["name"] and disk.get("device", "disk") != "disk":
                     found[path] = f"drive {name} of {guest.name} has it; eject it first"
-                elif path and disk.get("readonly"):
+                elif path and disk.get("readonly") and not plan_disk_move.is_alone(disk, path, guest):
                     found[path] = f"{guest.name} reads it as disk {name}, and it was not made for that guest alone"
     return found
 
@@ -204,7 +204,7 @@ def _media(host: DrainHost) -> dict[str, str]:
 def _why(spec: DrainSpec, path: str, user: str | None, medium: str | None) -> str:
     if user is None:
         remove = shlex.join(["virsh", "vol-delete", "--pool", spec.pool, os.path.basename(path)])
-        return f"no guest uses it; if nobody needs it, `{remove}`"
+        return f"no guest of this host uses it; if nobody else needs it, `{remove}`"
     if medium:
         return medium
     return f"{user} stands on it" if user.startswith("/") and not user.startswith("/dev/") else f"{user} uses it"

@@ -10,7 +10,6 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_pool_drain, run_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_pool_drain import PoolMove
@@ -30,28 +29,26 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
     spec = plan_pool_drain.checked(params)
     plan_clone_spec.check_local(connection.getURI())
     made = plan_pool_drain.plan(spec, _Host(connection))
-    disks = [_moved(connection, params, move, gate) for move in made.moves]
+
+    def move(one: PoolMove) -> dict[str, t.Any]:
+        progress = _DiskProgress(run_disk_move.progress_file(f".{spec.pool}"), f"disk {one.disk} of {one.guest}")
+        return run_disk_move.converge(connection, {**params, "guest": one.guest, **_place(one)}, gate, progress)
+
+    disks = run_guests.outcomes(made.moves, move, lambda one: {"name": one.guest, **_place(one)}, at_once=1)
     left = gate.perform(lambda: plan_pool_drain.left(spec, _Host(connection)), otherwise=lambda: made.left)
     return {
         "changed": any(disk["changed"] for disk in disks),
         "results": [_of_guest(name, disks) for name in dict.fromkeys(disk["name"] for disk in disks)],
         "steps": [step for disk in disks for step in disk["steps"]],
         "diff": run_guests.diffs(disks),
-        "notes": [note for disk in disks for note in disk["notes"]],
+        "notes": [note for disk in disks for note in disk.get("notes", ())],
         "left": [one._asdict() for one in left],
         "msg": plan_pool_drain.unmoved([disk["msg"] for disk in disks if disk.get("failed")], made.refused, spec.pool),
     }
 
 
-def _moved(connection: t.Any, params: t.Mapping[str, t.Any], move: PoolMove, gate: Gate) -> dict[str, t.Any]:
-    """The result of one disk; what fails leaves the others to be moved."""
-    one = {"guest": move.guest, "disk": move.disk, "pool": move.pool}
-    progress = _DiskProgress(run_disk_move.progress_file(f".{params['pool']}"), f"disk {move.disk} of {move.guest}")
-    try:
-        return run_disk_move.converge(connection, {**params, **one}, gate, progress)
-    except VirtError as error:
-        found = {"name": move.guest, "disk": move.disk, "pool": move.pool, "source": move.path, "changed": False}
-        return {**found, "steps": [], "diff": {}, "notes": [], "failed": True, "msg": str(error)}
+def _place(move: PoolMove) -> dict[str, str]:
+    return {"disk": move.disk, "pool": move.pool}
 
 
 def _of_guest(name: str, disks: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any]:
@@ -63,7 +60,7 @@ def _of_guest(name: str, disks: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any
         "changed": any(disk["changed"] for disk in its),
         "disks": [{key: value for key, value in disk.items() if key not in ("name", "diff")} for disk in its],
         "steps": [step for disk in its for step in disk["steps"]],
-        "notes": [note for disk in its for note in disk["notes"]],
+        "notes": [note for disk in its for note in disk.get("notes", ())],
         **({"failed": True, "msg": "; ".join(failed)} if failed else {}),
     }
 

@@ -195,7 +195,10 @@ def test_what_stays_is_told_with_its_reason() -> None:
     assert [(one.path, one.why) for one in plan_pool_drain.plan(SPEC, host).left] == [
         ("/old/base.qcow2", "/fast/x.qcow2 stands on it"),
         ("/old/doc.iso", "web reads it as disk doc, and it was not made for that guest alone"),
-        ("/old/none.img", "no guest uses it; if nobody needs it, `virsh vol-delete --pool old none.img`"),
+        (
+            "/old/none.img",
+            "no guest of this host uses it; if nobody else needs it, `virsh vol-delete --pool old none.img`",
+        ),
         ("/old/part.raw", "/dev/loop0 uses it"),
         ("/old/tools.iso", "drive cd of web has it; eject it first"),
     ]
@@ -214,7 +217,7 @@ def test_a_file_that_is_kept_stays_as_one_that_nobody_uses() -> None:
     )
     found = plan_pool_drain.plan(SPEC, kept)
     assert [one.goes for one in found.moves] == [False, False]
-    assert [one.why[:18] for one in found.left] == ["no guest uses it; "] * 2
+    assert [one.why[:13] for one in found.left] == ["no guest of t"] * 2
 
 
 def test_a_run_that_was_interrupted_goes_on() -> None:

@@ -296,7 +296,13 @@ def test_moves_of_disks_are_told_in_words() -> None:
     done = {"results": [{"name": "db1", "disks": [{**DISK_MOVE, "seconds": 1.5}, failed]}], "left": [LEFT]}
     planned = {"results": [{"name": "db1", **DISK_MOVE}]}
     there = {"results": [{"name": "db1", **DISK_MOVE, "steps": []}]}
-    told = {"h1": done, "h2": planned, "h3": there, "h4": {"results": [], "left": []}, "h5": {"results": []}}
+    told: dict[str, dict[str, t.Any]] = {
+        "h1": done,
+        "h2": planned,
+        "h3": there,
+        "h4": {"results": [], "left": []},
+        "h5": {"results": []},
+    }
     assert report_text.text("disk_moves", told, [], None) == (
         "h1\n"
         "  disk data of db1 is in pool fast (/fast/a.img), after 1.5 s; 3.0 MiB copied, the old file /old/a.img is deleted\n"
@@ -310,7 +316,8 @@ def test_moves_of_disks_are_told_in_words() -> None:
         "h4\n"
         "  nothing stays"
     )
-    for odd in ({"results": [{"name": "db1"}]}, {"results": 5}, {"results": [], "left": [{}]}):
+    broken: list[dict[str, t.Any]] = [{"results": [{"name": "db1"}]}, {"results": 5}, {"results": [], "left": [{}]}]
+    for odd in broken:
         assert report_text.unreadable("disk_moves", {"h1": odd}, None) == ["h1"]
 
 
