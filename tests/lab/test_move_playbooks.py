@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hyperv
 
 pytestmark = pytest.mark.lab
 
-LAB = Hypervisors("movebooks")
+LAB = Hypervisors("movers")
 on = functools.partial(LAB.on, "hyper1")
 FAST = "/srv/fast"
 
@@ -24,7 +24,7 @@ FAST = "/srv/fast"
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """A hypervisor with a second pool and a third, small one."""
-    with hypervisors("movebooks"):
+    with hypervisors("movers"):
         on("mkdir -p /srv/small && mount -t tmpfs -o size=16m none /srv/small")
         for name in ("fast", "small"):
             told("virt_pool", name=name, path=f"/srv/{name}")
