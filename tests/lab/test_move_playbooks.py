@@ -26,8 +26,8 @@ def hypervisor() -> Iterator[None]:
     """A hypervisor with a second pool and a third, small one."""
     with hypervisors("movers"):
         on("mkdir -p /srv/small && mount -t tmpfs -o size=16m none /srv/small")
-        for name in ("fast", "small"):
-            told("virt_pool", name=name, path=f"/srv/{name}")
+        for name, path in (("default", IMAGES), ("fast", FAST), ("small", "/srv/small")):
+            told("virt_pool", name=name, path=path)
         yield
         on("virsh -q pool-destroy small; virsh -q pool-undefine small; umount /srv/small")
 
