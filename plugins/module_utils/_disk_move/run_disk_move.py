@@ -100,30 +100,38 @@ class DiskMoveHost:
 
     @asked
     def guest(self, name: str) -> FoundGuest | None:
+        """The guest."""
         return libvirt_query.find(self._connection, name)
 
     @asked
     def pools(self) -> tuple[str, ...]:
+        """Names of the pools."""
         return tuple(one["name"] for one in libvirt_query.pools(self._connection))
 
     @asked
     def pool(self, name: str) -> PoolDirectory:
+        """The pool with its directory; raises NotFound, or Refused if its volumes are no files here."""
         run_pool_directory.directory(self._connection, name, "disks")
         return run_pool_directory.pool_of(self._connection, name)
 
     def free_bytes(self, directory: str) -> int:
+        """Bytes that are free there."""
         return free_space.measure(directory, None).free_bytes
 
     def located(self, pool: str, volume: str) -> str | None:
+        """The path of a volume."""
         return libvirt_storage.path_in(self._connection, pool, volume)
 
     def kept(self, uuid: str) -> tuple[str, ...]:
+        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
         return libvirt_query.managed_state(self._connection, uuid)
 
     def job(self, uuid: str, target: str) -> str | None:
+        """What works on the disk of a running guest: copy, backup or another word; None: nothing."""
         return libvirt_disk_move.job(self._connection, uuid, target)
 
     def user(self, path: str, but: str) -> str | None:
+        """Who uses a file, but the guest with this UUID."""
         return self._users(but).of(path)
 
     @asked
@@ -132,6 +140,7 @@ class DiskMoveHost:
 
     @asked
     def file(self, path: str, form: str) -> DiskFile | None:
+        """The file of a disk with this format; None if it is missing or no regular file."""
         if not os.path.isfile(path) or os.path.islink(path):
             return None
         known, taken = identity.of_path(path), free_space.allocated(path)
@@ -153,9 +162,11 @@ class DiskMoveHost:
         )
 
     def exists(self, path: str) -> bool:
+        """True if there is something of that name."""
         return os.path.lexists(path)
 
     def mark(self, pool: str, name: str) -> tuple[str, FileIdentity | None] | None:
+        """The mark beside a volume, and the file there if that is the one it is about; None without a mark."""
         left = libvirt_volume.unfinished(self._connection, _ref(pool, name))
         if left is None:
             return None
@@ -165,10 +176,12 @@ class DiskMoveHost:
         return text, found if found and which == _which(path) else None
 
     def taken_bytes(self, path: str) -> int:
+        """Bytes that a file takes."""
         return free_space.allocated(path)
 
     @asked
     def host_uuid(self) -> str:
+        """The UUID of the host."""
         return run_removed_disks.host_uuid(self._connection)
 
 

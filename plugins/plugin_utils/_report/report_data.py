@@ -64,8 +64,8 @@ def changes(result: Told) -> list[dict[str, t.Any]]:
 
 def _moved_disks(one: Told) -> list[dict[str, t.Any]]:
     """The disks of a guest that moved to other pools; the result of one move is about one."""
-    several = one.get("disks")
-    entries = [one] if "disk" in one else several if isinstance(several, list) else []
+    several = [one] if "disk" in one else one.get("disks")
+    entries = several if isinstance(several, list) else []
     found = [entry for entry in entries if isinstance(entry, dict) and "disk" in entry]
     return [{key: _plain(entry[key]) for key in _OF_A_DISK if key in entry} for entry in found]
 
