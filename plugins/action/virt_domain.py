@@ -42,6 +42,8 @@ class ActionModule(UntrustedAction):
             arguments["domains"] = [self._prepared(one, task_vars, problems) for one in arguments["domains"]]
         else:
             arguments = self._prepared(arguments, task_vars, problems)
+        if self._task.async_val and any(map(_moves_disks, _guests(arguments))):
+            problems.append("move_disks: is not available with async; omit one of them")
         if problems:
             raise AnsibleActionFail("; ".join(problems))
         duplicates = boolean(arguments.get("allow_duplicates"), strict=False)  # the module says what it must be
@@ -55,7 +57,38 @@ class ActionModule(UntrustedAction):
             made = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val)
         if names and not made.get("failed"):
             names.made([str(one["name"]) for one in _guests(arguments) if _makes(one)])
+        made = self._with_moved_disks(made, arguments, task_vars or {})
         return {**result, **(preparation.merged(decided, made) if decided else made)}
+
+    def _with_moved_disks(
+        self, made: dict[str, t.Any], arguments: dict[str, t.Any], task_vars: dict[str, t.Any]
+    ) -> dict[str, t.Any]:
+        """The module's result, after the disks that are in other pools than they should be were moved."""
+        moving = {str(one["name"]) for one in _guests(arguments) if _moves_disks(one)}
+        for one in made.get("results", [made]) if moving else ():
+            if one.get("name") in moving and not one.get("failed"):
+                for disk in one.pop("misplaced_disks", ()):
+                    told = self._moved(str(one["name"]), disk, arguments.get("uri"), task_vars)
+                    preparation.add_move(made, one, told)
+        return made
+
+    def _moved(
+        self, guest: str, disk: t.Mapping[str, t.Any], uri: str | None, task_vars: dict[str, t.Any]
+    ) -> dict[str, t.Any]:
+        """The result of `virt_disk_move`, with its progress shown."""
+        task = self._task.copy()
+        task.action = "corral.virt.virt_disk_move"
+        task.args = {"guest": guest, "disk": disk["disk"], "pool": disk["pool"], **({"uri": uri} if uri else {})}
+        action = self._shared_loader_obj.action_loader.get(
+            task.action,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        return t.cast("dict[str, t.Any]", action.run(task_vars=task_vars))
 
     def _read_catalogue(self, task_vars: dict[str, t.Any]) -> Catalogue:
         try:
@@ -119,6 +152,10 @@ def _with_checked_seed(guest: dict[str, t.Any]) -> dict[str, t.Any]:
 def _guests(arguments: dict[str, t.Any]) -> list[t.Any]:
     found = arguments.get("domains", [arguments])
     return found if isinstance(found, list) else []  # the module says what it must be
+
+
+def _moves_disks(guest: t.Any) -> bool:
+    return isinstance(guest, dict) and bool(boolean(guest.get("move_disks") or False, strict=False))
 
 
 def _state(guest: dict[str, t.Any]) -> str:

@@ -12,7 +12,7 @@ import signal
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction, is_file_name
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -27,7 +27,7 @@ class ActionModule(WatchedAction):
         """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)
         variables, arguments, names = task_vars or {}, dict(self._task.args), self._names()
-        if self._task.check_mode or self._aborts() or not all(map(_is_file_name, names)):
+        if self._task.check_mode or self._aborts() or not all(map(is_file_name, names)):
             return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
         host = variables.get("inventory_hostname")
         with self._ended_by_ctrl_c(names):
@@ -68,8 +68,3 @@ class ActionModule(WatchedAction):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _is_file_name(name: str) -> bool:
-    """True if the name can be a file's; the module refuses others."""
-    return bool(name) and not set(name) & set("/\0\n") and len(name) < 64

@@ -296,7 +296,7 @@ disks[].size: In GiB, or with a unit. A larger size grows the disk, even while t
   ignored with a warning.
 disks[].pool:
   - Storage pool of a new disk. Defaults to V(default).
-  - An existing disk stays where it is; M(corral.virt.virt_disk_move) moves it.
+  - An existing disk that is in another pool stays there, with a note, unless O(move_disks) is set.
 disks[].image: Image in the pool from which a new disk is created. An existing disk keeps its backing image.
 disks[].clone:
   - How the disk is created from O(disks[].image). V(overlay) stores the guest's writes in the disk, and reads
@@ -531,6 +531,10 @@ apply:
   - V(live) changes only the running guest, until it stops, and refuses changes that cannot be applied live.
 allow_restart: Shut down a running guest and start it again if a change requires it. Otherwise such changes are listed
   in RV(pending).
+move_disks:
+  - Move existing disks that are in another pool than O(disks[].pool), even while the guest runs, as
+    M(corral.virt.virt_disk_move) does. Without it, a note names each of them.
+  - They move after all other changes. Not available with C(async).
 force:
   - Power off a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
   - A guest that has no system is not waited for so long. If its agent is not connected, no more was read from its disks

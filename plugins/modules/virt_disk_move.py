@@ -21,6 +21,8 @@ description:
     this guest and nobody else uses it. Otherwise it is kept, with a note.
   - If a run is interrupted, the guest keeps its old disk. The next run goes on with a copy that QEMU still makes,
     begins anew over the part that was left, or finishes what remains after the switch.
+  - One line shows how far the copy is. The module goes on if the connection to the host breaks, or the controller dies;
+    a second run is refused until it has ended.
   - Guests with snapshots, checkpoints or a saved state, encrypted disks, block devices, and disks on which another
     block job works are refused.
   - This module must run on the host of the guest. The pool must be a directory (type V(dir), V(fs) or V(netfs)).
@@ -47,9 +49,6 @@ options:
       stays where it was.
     type: int
     default: 3600
-  progress:
-    description: A file on the host that tells the progress as JSON, at most twice a second. It is removed at the end.
-    type: path
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
@@ -70,7 +69,17 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+name: {description: Name of the guest., returned: success, type: str}
+disk: {description: Name of the disk., returned: success, type: str}
+pool: {description: The pool that the disk is in., returned: success, type: str}
 source: {description: "Where the disk is, or in check mode would be.", returned: success, type: str}
+moved_from: {description: Where the disk was., returned: success, type: str}
+old_file:
+  description: V(deleted) or V(kept), or in check mode what it would be. Empty if nothing was done.
+  returned: success
+  type: str
+size_bytes: {description: "Bytes that were copied, or in check mode would be.", returned: success, type: int}
+seconds: {description: How long it took., returned: if something was done, type: float}
 steps:
   description: Steps that were done, or in check mode would be done.
   returned: success
@@ -85,6 +94,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach
 
 OPTIONS = {
     **URI_OPTION,
@@ -93,7 +103,6 @@ OPTIONS = {
     "pool": {"type": "str", "required": True},
     "bandwidth": {"type": "int", "default": 0},
     "job_timeout": {"type": "int", "default": 3600},
-    "progress": {"type": "path"},
 }
 
 
@@ -102,7 +111,8 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     result: dict[str, t.Any] = {"notes": []}
     with failures(module):
-        with opened(module.params["uri"], events=True, watched=True) as connection:
+        detach("virt_disk_move")
+        with opened(module.params["uri"], events=True) as connection:
             result = run_disk_move.converge(connection, module.params, Gate(check_mode=module.check_mode))
     for note in result["notes"]:
         module.warn(note)

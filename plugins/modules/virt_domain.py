@@ -97,6 +97,11 @@ notes:
   returned: success
   type: list
   elements: str
+misplaced_disks:
+  description: Existing disks that are in another pool than O(disks[].pool), each with C(disk) and C(pool).
+  returned: if there are any, and O(move_disks) has not moved them
+  type: list
+  elements: dict
 addresses:
   description: Addresses of the guest.
   returned: with O(wait_for_ip)

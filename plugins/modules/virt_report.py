@@ -12,7 +12,8 @@ short_description: Print a report of all hypervisors
 version_added: 0.1.0
 description:
   - Prints the results of the info modules from many hosts as one text. The playbooks C(query), C(list) and C(host_info)
-    use it. O(kind=steps) prints what M(corral.virt.virt_domains) did on each host.
+    use it. O(kind=steps) prints what M(corral.virt.virt_domains) did on each host, and O(kind=disk_moves) what
+    M(corral.virt.virt_disk_move) or M(corral.virt.virt_pool_drain) did.
 author:
   - corral.virt contributors (@corral-virt)
 extends_documentation_fragment:
@@ -22,7 +23,7 @@ options:
     description: Type of report.
     type: str
     required: true
-    choices: [query, list, host_info, steps, console, migrations, images, pools, volumes]
+    choices: [query, list, host_info, steps, console, migrations, disk_moves, images, pools, volumes]
   results:
     description: >-
       Registered results of M(corral.virt.virt_domain_info), M(corral.virt.virt_state_info),

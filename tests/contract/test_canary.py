@@ -86,6 +86,7 @@ NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_bridge": {"name": "lo"},  # which is no bridge: refused
     "virt_daemon": {"restart_timeout": -1},  # refused: it would change this machine
     "virt_disk_move": {"guest": "test", "disk": "vda", "pool": "default-pool"},
+    "virt_pool_drain": {"pool": "default-pool", "to": ["fast"]},
     "virt_firewall": {"ports": [], "sources": []},
     "virt_image": {"name": "a.qcow2", "url": "http://127.0.0.1:1/a.qcow2", "checksum": "none", "retries": 0},
     "virt_migrate": {"name": "web1", "dest": "127.0.0.1", "dest_uri": "qemu+nowhere:///system"},

@@ -164,6 +164,82 @@ def test_the_commands_of_the_guide_about_volumes(tmp_path: Path) -> None:
         assert here.code == 0 and ("data.qcow2" in told or name.endswith("pools")), told
 
 
+def with_pools(place: Path) -> Commands:
+    """A host with pools that are directories, and a guest that is off with two disks in one of them."""
+    here, pools = Commands(place, {"hyper1": []}), ("default", "fast", "large")
+    disks = ""
+    for pool in pools:
+        (place / pool).mkdir()
+    for name, target in (("system", "vda"), ("data", "vdb")):
+        path = place / f"default/db1-{name}.qcow2"
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "1M"], check=True)
+        disks += (
+            f"<disk type='file'><driver name='qemu' type='qcow2'/><source file='{path}'/><target dev='{target}'/><alias "
+            f"name='ua-{name}'/></disk>"
+        )
+    state = "<runstate xmlns='http://libvirt.org/schemas/domain/test/1.0'>5</runstate>"
+    guest_xml = (
+        "<domain type='test'><name>db1</name><memory>65536</memory><os><type>hvm</type></os>"
+        f"<devices>{disks}</devices>{state}</domain>"
+    )
+    pools_xml = "".join(
+        f"<pool type='dir'><name>{name}</name><target><path>{place / name}</path></target></pool>" for name in pools
+    )
+    (place / "hyper1.xml").write_text(f"<node>{pools_xml}{guest_xml}</node>")
+    return here
+
+
+def test_the_commands_of_the_guide_about_moves(tmp_path: Path) -> None:
+    """Each tells its steps, and changes nothing."""
+    guide = (payload.ROOT / "docs/docsite/rst/guide_commands.rst").read_text()
+    section = guide.partition("\nMoving disks to another pool\n---")[2].partition("\n---")[0]
+    shown = [shlex.split(line) for line in re.findall(r"^    \$ (ansible-playbook .*)$", section, re.MULTILINE)]
+    assert [words[1] for words in shown] == ["corral.virt.move_disk", "corral.virt.drain_pool"]
+    here = with_pools(tmp_path)
+    for (_playbook, name, *options), disks in zip(shown, (["data"], ["data", "system"]), strict=True):
+        told = here.do(name.rpartition(".")[2], "--check", *options)
+        assert here.code == 0, told
+        for disk in disks:
+            assert f"disk {disk} of db1 to pool fast ({tmp_path}/fast/db1-{disk}.qcow2)" in told
+            assert f"create disk {tmp_path}/fast/db1-{disk}.qcow2 copy disk {tmp_path}/default/db1-{disk}.qcow2" in told
+        assert told.count(" to pool ") == len(disks) and [*(tmp_path / "fast").iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "told"),
+    [
+        ("move_disk", {"guest": "db2"}, "cannot find db2: none of hyper1 has it; did you mean db1 on hyper1?"),
+        ("move_disk", {"guest": "d*"}, "cannot find d*: none of hyper1 has it"),
+        ("move_disk", {"disk": "dat", "pool": "fats"}, "no such disk; did you mean data?; cannot move disk dat of db1"),
+        ("drain_pool", {"to": "defaults"}, "there is no pool defaults here; did you mean default?"),
+        ("drain_pool", {"host": "hyper"}, "host: hyper is not a host of the group hyper; did you mean hyper1?"),
+    ],
+)
+def test_what_is_wrong_with_a_move_is_told(tmp_path: Path, action: str, arguments: dict[str, str], told: str) -> None:
+    here = with_pools(tmp_path)
+    good = {
+        "move_disk": {"guest": "db1", "disk": "data", "pool": "fast"},
+        "drain_pool": {"host": "hyper1", "pool": "default", "to": "fast"},
+    }
+    answer = here.do(action, "--check", **{**good[action], **arguments})
+    assert told in answer and here.code == 2, answer
+
+
+def test_a_disk_in_another_pool_than_its_description_names_is_told(tmp_path: Path) -> None:
+    play = Play(tmp_path)
+    with_pools(tmp_path)
+    uri = f"test://{tmp_path}/hyper1.xml"
+    play.hosts(hyper={"hyper1": {}})
+    wanted = {"name": "db1", "disks": [{"name": "data", "pool": "fast"}, {"name": "system", "pool": "default"}]}
+    for moves in (False, True):
+        task = {**wanted, "uri": uri, "allow_duplicates": True, "move_disks": moves}
+        told = play.run({"corral.virt.virt_domain": task, "register": "told"}, options=["--check"])["hyper1"]
+        notes = " ".join(told["notes"])
+        assert ("-e guest=db1 -e disk=data -e pool=fast, or set move_disks: true" in notes) != moves
+        assert (told["changed"], "misplaced_disks" in told) == (moves, not moves) and "system" not in notes
+        assert bool(told["steps"]) == moves and (not moves or f"{tmp_path}/fast/db1-data.qcow2" in told["steps"][0])
+
+
 def test_check_mode_tells_the_same(commands: Commands) -> None:
     assert "h1 start web2 h2 db1 is already in that state" in commands.do("start", "--check", guest="web2,db1")
     assert commands.code == 0

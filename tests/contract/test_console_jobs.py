@@ -152,6 +152,8 @@ REQUIRED: dict[str, dict[str, t.Any]] = {
     "create_volume": {"host": "hyper1", "volume": "a.qcow2", "size": "1GiB"},
     "resize_volume": {"host": "hyper1", "volume": "a.qcow2", "size": "2GiB"},
     "delete_volume": {"host": "hyper1", "volume": "a.qcow2"},
+    "move_disk": {"disk": "data", "pool": "fast"},
+    "drain_pool": {"host": "hyper1", "pool": "old", "to": ["fast"]},
 }
 
 

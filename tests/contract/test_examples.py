@@ -25,6 +25,7 @@ NEEDS_A_HOST = {
     "virt_bridge",
     "virt_daemon",
     "virt_disk_move",
+    "virt_pool_drain",
     "virt_firewall",
     "virt_image",
     "virt_image_info",

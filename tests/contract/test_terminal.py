@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "virt_domain": {"name": "web1", "allow_duplicates": True},
     "virt_domains": {"domains": [{"name": "web1"}], "allow_duplicates": True},
     "virt_disk_move": {"guest": "web1", "disk": "vda", "pool": "default"},
+    "virt_pool_drain": {"pool": "default", "to": ["fast"]},
     "virt_firewall": {"sources": ["any"]},
     "virt_image": {"name": "a.qcow2"},
     "virt_migrate": {"name": "web1", "dest": "hyper2"},

@@ -134,7 +134,7 @@ def test_a_disk_on_an_image_stays_on_it(running: bool) -> None:
         f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 64M && qemu-io -f qcow2 -c 'write -q 0 30M' {IMAGES}/base.qcow2"
     )
     on("virsh -q pool-refresh default")
-    before = made(disks=[{"name": "system", "image": "base.qcow2"}])
+    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "64MiB"}])
     if running:
         on("virsh -q start g --paused")
     moved()
@@ -189,10 +189,10 @@ def test_a_copy_that_takes_too_long_leaves_the_disk_where_it_is() -> None:
 
 def test_what_cannot_move_is_refused() -> None:
     made()
-    assert "it has system" in refused(disk="nix")
+    assert "it has no such disk; choose one of system" in refused(disk="nix")
     assert "no such guest" in refused(guest="nix")
     assert "bandwidth: must be from 0" in refused(bandwidth=-1)
-    assert "create it, or choose another" in refused(pool="nix")
+    assert "there is no pool nix here; choose one of" in refused(pool="nix")
     assert "are free there; make room" in refused(pool="small")
     on(f"printf theirs > {NEW}")
     assert f"{NEW} exists, and is no part of this move" in refused()

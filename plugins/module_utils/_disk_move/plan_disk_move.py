@@ -11,6 +11,7 @@ run goes on, or begins again, and never takes somebody else's file for its own.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os.path
 import re
 import shlex
@@ -41,10 +42,15 @@ __all__ = [
     "Pivot",
     "Remember",
     "another_run",
+    "check_limits",
     "check_pivot",
     "check_still_off",
     "checked",
+    "is_alone",
+    "nearest",
+    "path_of",
     "plan",
+    "unknown_pools",
 ]
 
 
@@ -107,6 +113,9 @@ class MoveHost(t.Protocol):
 
     def guest(self, name: str) -> FoundGuest | None:
         """The guest."""
+
+    def pools(self) -> tuple[str, ...]:
+        """Names of the pools."""
 
     def pool(self, name: str) -> PoolDirectory:
         """The pool with its directory; raises NotFound, or Refused if its volumes are no files here."""
@@ -237,9 +246,19 @@ class Finish(GuestStep):
 
 @dataclasses.dataclass(frozen=True)
 class MovePlan(Plan[GuestStep]):
-    """What is done to the disk; `path` is where it is afterwards."""
+    """What is done to the disk; `path` is where it is afterwards, `before` where it was."""
 
     path: str = ""
+    disk: str = ""
+    before: str = ""
+    size_bytes: int = 0  # to copy
+
+    @property
+    def old_file(self) -> str:
+        """What becomes of the file that the guest no longer uses; empty if nothing is done."""
+        if not self.steps:
+            return ""
+        return "deleted" if any(isinstance(step, DeleteVolume) for step in self.steps) else "kept"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,32 +273,51 @@ class _Move:
     format: str
     pool: PoolDirectory
     to: str
+    promised_bytes: int = 0  # of the room there, for disks that move before
 
     @property
     def what(self) -> str:
         return f"disk {self.name} of {self.found.name}"
 
 
-def plan(spec: MoveSpec, host: MoveHost) -> MovePlan:
-    """The plan; raises all refusals at once."""
-    found = host.guest(spec.guest)
+def nearest(name: str, names: t.Sequence[str], otherwise: str) -> str:
+    """What to write instead of a name that is none of these: the most similar one, or one of all."""
+    near = difflib.get_close_matches(name, names, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"choose one of {', '.join(names)}" if names else otherwise
+
+
+def unknown_pools(names: t.Iterable[str], what: str, host: MoveHost) -> list[VirtError]:
+    """A problem for each of these pools that is not there; `what` cannot be done without it."""
+    known = host.pools()
+    lacking = [name for name in dict.fromkeys(names) if name not in known]
+    remedy = "create it with virt_pool"
+    return [NotFound(f"{what}: there is no pool {name} here; {nearest(name, known, remedy)}") for name in lacking]
+
+
+def plan(spec: MoveSpec, host: MoveHost, *, promised_bytes: int = 0) -> MovePlan:
+    """The plan; raises all refusals at once. `promised_bytes` of the room are for disks that move before."""
+    found, cannot = host.guest(spec.guest), f"cannot move disk {spec.disk} of {spec.guest}"
     if found is None:
-        raise NotFound(
-            f"cannot move disk {spec.disk} of {spec.guest}: there is no such guest here; run this on its host"
-        )
+        raise NotFound(f"{cannot}: there is no such guest here; run this on its host")
     disks, live = fields_disk.by_name(found.xml), fields_disk.by_name(found.live_xml or found.xml)
-    disk = disks.get(spec.disk)
-    if disk is None:
-        names = ", ".join(dict.fromkeys(one["name"] for one in disks.values())) or "none"
-        raise NotFound(f"cannot move disk {spec.disk} of {spec.guest}: it has no such disk; it has {names}")
-    pool = host.pool(spec.pool)
-    source, running = (_path(one, host) for one in (disk, live.get(disk["name"], {})))
+    problems = unknown_pools([spec.pool], cannot, host)
+    if spec.disk not in disks:
+        names = list(dict.fromkeys(one["name"] for one in disks.values()))
+        why = f"it has no such disk; {nearest(spec.disk, names, 'it has none')}"
+        if spec.disk in live:
+            why = "only the running guest has it; store it in its definition, too (virsh attach-disk --config)"
+        problems.insert(0, NotFound(f"{cannot}: {why}"))
+    refuse_all(problems)
+    disk, pool = disks[spec.disk], host.pool(spec.pool)
+    source, running = (path_of(one, host) for one in (disk, live.get(disk["name"], {})))
     name = disk["name"]
     if not source:
         raise Refused(f"cannot move disk {name} of {spec.guest}: it is no file; move its content by hand")
     move = _Move(
         spec, found, name, disk["target"], source, disk.get("format", "raw"), pool,
-        os.path.join(str(pool.path), os.path.basename(source)),
+        os.path.join(str(pool.path), os.path.basename(source)), promised_bytes,
     )  # fmt: skip
     left, part = _left(move, host)
     if source == running == move.to or (os.path.dirname(source) == str(pool.path)):
@@ -287,7 +325,14 @@ def plan(spec: MoveSpec, host: MoveHost) -> MovePlan:
     return _moved(move, disk, running, left, part, host)
 
 
-def _path(disk: t.Mapping[str, t.Any], host: MoveHost) -> str | None:
+def is_alone(disk: t.Mapping[str, t.Any], path: str | None, found: FoundGuest) -> bool:
+    """True for a disk that only this guest uses: one that it writes, or its own seed."""
+    own = path in [one.path for one in _entries(found)]
+    return disk.get("device", "disk") == "disk" and not disk.get("shareable") and (own or not disk.get("readonly"))
+
+
+def path_of(disk: t.Mapping[str, t.Any], host: MoveHost) -> str | None:
+    """The file or device of a disk; None if it is neither."""
     if disk.get("pool"):
         return host.located(disk["pool"], disk["volume"])
     path = disk.get("source")
@@ -305,8 +350,8 @@ def _left(move: _Move, host: MoveHost) -> tuple[Mark | None, FileIdentity | None
 def _finished(move: _Move, left: Mark | None, host: MoveHost) -> MovePlan:
     """What an interrupted run has not done after the switch."""
     if left is None:
-        return MovePlan(path=move.source)
-    return MovePlan(tuple(_after(move, left, host)), path=move.source)
+        return MovePlan(path=move.source, disk=move.name, before=move.source)
+    return MovePlan(tuple(_after(move, left, host)), path=move.source, disk=move.name, before=left.source)
 
 
 def _after(move: _Move, left: Mark, host: MoveHost) -> t.Iterator[GuestStep]:
@@ -347,7 +392,15 @@ def _moved(
     remove = shlex.join(["rm", move.source])
     why = f"{move.source} was not made for {found.name} by the collection; it is kept: if nobody needs it, `{remove}`"
     change = Change(f"disks[{move.name}].source", move.source, move.to)
-    return MovePlan(tuple(steps), (change,), notes=() if owned else (why,), path=move.to)
+    return MovePlan(
+        tuple(steps),
+        (change,),
+        notes=() if owned else (why,),
+        path=move.to,
+        disk=move.name,
+        before=move.source,
+        size_bytes=file.allocated_bytes,
+    )
 
 
 def _is_known(entry: OwnedVolume, file: DiskFile) -> bool:
@@ -409,7 +462,7 @@ def _of_the_guest(
     cannot, found = f"cannot move {move.what}", move.found
     if not found.persistent:
         yield Refused(f"{cannot}: the guest is transient, and its old disk would come back; define it first")
-    if disk.get("device", "disk") != "disk" or disk.get("readonly") or disk.get("shareable"):
+    if not is_alone(disk, move.source, found):
         yield Refused(f"{cannot}: only disks that one guest alone writes move; choose the medium anew")
     if running != move.source:
         yield Refused(
@@ -462,10 +515,11 @@ def _of_the_place(move: _Move, file: DiskFile, part: FileIdentity | None, host: 
         if user:
             yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
     free = host.free_bytes(str(move.pool.path)) + (host.taken_bytes(move.to) if part else 0)
+    free = max(0, free - move.promised_bytes)
     if file.allocated_bytes > free:
         yield Refused(
-            f"{cannot}: it takes {bytes_text(file.allocated_bytes)}, and {bytes_text(free)} are free there; make room, "
-            "or choose another pool"
+            f"{cannot}: it takes {bytes_text(file.allocated_bytes)}, and {bytes_text(free)} are free there"
+            f"{' beside the other disks that move' if move.promised_bytes else ''}; make room, or choose another pool"
         )
 
 
@@ -497,8 +551,13 @@ def another_run(guest: str) -> str:
 def checked(params: t.Mapping[str, t.Any]) -> MoveSpec:
     """The options; raises BadInput with every problem."""
     problems = Problems(f"{option}: must not be empty" for option in ("guest", "disk", "pool") if not params[option])
-    for option, least in (("bandwidth", 0), ("job_timeout", 1)):
-        if not least <= params[option] <= _MOST:
-            problems.found.append(f"{option}: must be from {least} to {_MOST}, not {params[option]}")
+    problems.found += check_limits(params)
     problems.refuse()
     return MoveSpec(params["guest"], params["disk"], params["pool"])
+
+
+def check_limits(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """The problems of the options that limit a copy."""
+    for option, least in (("bandwidth", 0), ("job_timeout", 1)):
+        if not least <= params[option] <= _MOST:
+            yield f"{option}: must be from {least} to {_MOST}, not {params[option]}"

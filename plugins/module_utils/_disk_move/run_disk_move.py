@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
@@ -43,40 +44,57 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_removed_disks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
 
-__all__ = ["converge"]
+__all__ = ["DiskMoveHost", "converge", "progress_file"]
 
 _NOTHING_BYTES = 1024**2  # what the tables of an empty qcow2 stay below
 
 
-def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
-    """Have the disk in the pool, and return the result."""
-    progress = Progress(params["progress"]) if params["progress"] else None
-    spec = plan_disk_move.checked(params)
+def progress_file(name: str) -> str:
+    """Where a run tells its progress."""
+    return os.path.join(private.place(), f"{name}.progress")
+
+
+def converge(
+    connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, progress: Progress | None = None
+) -> dict[str, t.Any]:
+    """Have the disk in the pool, and return the result. Its progress is in a file that is named after the guest, or in
+    `progress`.
+    """
+    spec, since = plan_disk_move.checked(params), time.monotonic()
     plan_clone_spec.check_local(connection.getURI())
+    told = progress
     with contextlib.ExitStack() as stack:
         if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
             gate.hold(stack, lambda: locks.locked(spec.guest, plan_disk_move.another_run(spec.guest)))
-        if progress:
-            gate.hold(stack, lambda: progress)
-        host = _Host(connection)
+            told = told or Progress(progress_file(spec.guest))
+            gate.hold(stack, lambda: told)
+        host = DiskMoveHost(connection)
         made = plan_disk_move.plan(spec, host)
-        gate.run(made.steps, _Work(connection, host.guest(spec.guest), params, progress, stack).do)
+        gate.run(made.steps, _Work(connection, host.guest(spec.guest), params, told, stack).do)
+    took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
     return {
+        **(took if made.steps else {}),
+        "name": spec.guest,
+        "disk": made.disk,
+        "pool": spec.pool,
         "changed": bool(made.steps),
         "steps": [str(step) for step in made.steps],
         "diff": changes.diff(made.changes),
         "notes": list(made.notes),
         "source": made.path,  # Ansible would describe the file of a `path`
+        "moved_from": made.before,
+        "old_file": made.old_file,
+        "size_bytes": made.size_bytes,
     }
 
 
-class _Host:
+class DiskMoveHost:
     """The `MoveHost` behind a connection."""
 
     def __init__(self, connection: t.Any) -> None:
@@ -84,30 +102,47 @@ class _Host:
 
     @asked
     def guest(self, name: str) -> FoundGuest | None:
+        """The guest."""
         return libvirt_query.find(self._connection, name)
 
     @asked
+    def pools(self) -> tuple[str, ...]:
+        """Names of the pools."""
+        return tuple(one["name"] for one in libvirt_query.pools(self._connection))
+
+    @asked
     def pool(self, name: str) -> PoolDirectory:
+        """The pool with its directory; raises NotFound, or Refused if its volumes are no files here."""
         run_pool_directory.directory(self._connection, name, "disks")
         return run_pool_directory.pool_of(self._connection, name)
 
     def free_bytes(self, directory: str) -> int:
+        """Bytes that are free there."""
         return free_space.measure(directory, None).free_bytes
 
     def located(self, pool: str, volume: str) -> str | None:
+        """The path of a volume."""
         return libvirt_storage.path_in(self._connection, pool, volume)
 
     def kept(self, uuid: str) -> tuple[str, ...]:
+        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
         return libvirt_query.managed_state(self._connection, uuid)
 
     def job(self, uuid: str, target: str) -> str | None:
+        """What works on the disk of a running guest: copy, backup or another word; None: nothing."""
         return libvirt_disk_move.job(self._connection, uuid, target)
 
     def user(self, path: str, but: str) -> str | None:
-        return run_file_users.users(self._connection, but=but).of(path)
+        """Who uses a file, but the guest with this UUID."""
+        return self._users(but).of(path)
+
+    @asked
+    def _users(self, but: str) -> run_file_users.Users:
+        return run_file_users.users(self._connection, but=but)
 
     @asked
     def file(self, path: str, form: str) -> DiskFile | None:
+        """The file of a disk with this format; None if it is missing or no regular file."""
         if not os.path.isfile(path) or os.path.islink(path):
             return None
         known, taken = identity.of_path(path), free_space.allocated(path)
@@ -129,9 +164,11 @@ class _Host:
         )
 
     def exists(self, path: str) -> bool:
+        """True if there is something of that name."""
         return os.path.lexists(path)
 
     def mark(self, pool: str, name: str) -> tuple[str, FileIdentity | None] | None:
+        """The mark beside a volume, and the file there if that is the one it is about; None without a mark."""
         left = libvirt_volume.unfinished(self._connection, _ref(pool, name))
         if left is None:
             return None
@@ -142,10 +179,12 @@ class _Host:
         return text, found if is_it else None
 
     def taken_bytes(self, path: str) -> int:
+        """Bytes that a file takes."""
         return free_space.allocated(path)
 
     @asked
     def host_uuid(self) -> str:
+        """The UUID of the host."""
         return run_removed_disks.host_uuid(self._connection)
 
 
@@ -257,7 +296,7 @@ class _Work:
         if disk.get("pool"):
             source = libvirt_storage.path_in(self.connection, disk["pool"], disk["volume"])
         copied = xml_disk_move.mirror(live, step.target) if live else None
-        marked = _Host(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
+        marked = DiskMoveHost(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
         plan_disk_move.check_pivot(step, source, copied, marked=marked is not None and marked[1] is not None)
 
     def pivot(self, step: plan_disk_move.Pivot) -> None:

@@ -135,6 +135,7 @@ class GuestSpec:
     as_numbers: tuple[str, ...] = ()  # of vcpus and memory: told as a number, so the maximum follows
     apply: str = "both"
     allow_restart: bool = False
+    move_disks: bool = False
     force: bool = False
     force_off: bool = False  # when it is removed: it is not asked to shut down
     remove_storage: bool = False

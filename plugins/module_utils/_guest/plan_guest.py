@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os.path
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import version
@@ -276,6 +278,7 @@ def _plan_present(
     seed_plan = _plan_disks_and_seed(subject, host)
     definition = _edited_definition(subject, seed_plan)
     notes = _check_host(subject, definition, host)
+    misplaced = _misplaced(subject, host)
     now = _running_definition(subject, definition)
     result = plan_changes.plan(
         definition.wanted,
@@ -297,10 +300,35 @@ def _plan_present(
         changes=plan_changes.changes(
             definition.wanted, found, definition.stored, now, result, seed_plan, recorded.get("seed")
         ),
-        notes=(*result.notes, *seed_plan.disks.notes, *seed_plan.notes, *notes),
+        notes=(*result.notes, *seed_plan.disks.notes, *seed_plan.notes, *notes, *_move_notes(wanted, misplaced)),
+        misplaced=misplaced,
         wait=plan_changes.awaited(wanted, result, assigned=assigned, seen=recorded.get("seen", ())),
         ssh_host_key=definition.remember.get("ssh_host_key") or recorded.get("ssh_host_key"),
     )
+
+
+def _misplaced(subject: _Subject, host: GuestHost) -> tuple[tuple[str, str], ...]:
+    """The disks that the guest has in another pool than the options name, with that pool."""
+    found = []
+    for item in subject.wanted.disks or ():
+        device = subject.known.devices.get(item.name)
+        if not (item.pool and device and item.state == "present") or device.path in subject.known.unfinished:
+            continue
+        there = device.volume and device.volume[0] == item.pool
+        if device.path and not there:
+            there = host.located(item.pool, os.path.basename(device.path)) == device.path
+        if not there:
+            found.append((item.name, item.pool))
+    return tuple(found)
+
+
+def _move_notes(wanted: GuestSpec, misplaced: t.Iterable[tuple[str, str]]) -> t.Iterator[str]:
+    for disk, pool in misplaced if not wanted.move_disks else ():
+        move = shlex.join(["-e", f"guest={wanted.name}", "-e", f"disk={disk}", "-e", f"pool={pool}"])
+        yield (
+            f"disk {disk} of {wanted.name} is not in pool {pool}; to move it: ansible-playbook corral.virt.move_disk "
+            f"{move}, or set move_disks: true"
+        )
 
 
 def _check_capacity(subject: _Subject, definition: _Definition, result: GuestPlan, host: GuestHost) -> None:

@@ -64,6 +64,11 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
         **run_guests.result(wanted.name, plan, told),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),
         **({"ssh_host_key": plan.ssh_host_key} if plan.ssh_host_key else {}),
+        **(
+            {"misplaced_disks": [{"disk": disk, "pool": pool} for disk, pool in plan.misplaced]}
+            if plan.misplaced
+            else {}
+        ),
     }
 
 

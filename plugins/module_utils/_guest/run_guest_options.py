@@ -74,6 +74,7 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     },
     "apply": {"type": "str", "choices": list(APPLY), "default": "both"},
     "allow_restart": {"type": "bool", "default": False},
+    "move_disks": {"type": "bool", "default": False},
     "force": {"type": "bool", "default": False},
     "force_off": {"type": "bool", "default": False},
     "remove_storage": {"type": "bool", "default": False},
@@ -89,7 +90,7 @@ GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 
 _MOST_VCPUS = (DOMAIN["vcpus.maximum"].kind.ends or (1, 1))[1]
 _SAME = (
-    "state", "virt_type", "autostart", "apply", "allow_restart", "force", "force_off", "remove_storage",
+    "state", "virt_type", "autostart", "apply", "allow_restart", "move_disks", "force", "force_off", "remove_storage",
     "keep_removed_h", "wait", "wait_for_ip",
 )  # fmt: skip
 

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
@@ -37,10 +39,18 @@ def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> S
     if isinstance(question, Customizing):
         files_seed.need_customize(guest)
         return dataclasses.replace(site, host_key=_host_key(question.private))
+    question = dataclasses.replace(question, pool=_pool(connection, question.pool, question.path))
     pool = None if question.path else run_pool_directory.pool_of(connection, question.pool)
     exists = libvirt_storage.volume_in(connection, question.pool, question.name) is not None
     kept = _kept_key(connection, question) if question.ours and not question.private else None
     return dataclasses.replace(site, pool=pool, exists=exists, host_key=kept or _host_key(question.private))
+
+
+def _pool(connection: t.Any, pool: str, path: str) -> str:
+    """The pool that has the seed with this path: it may not be that of the guest's disks, which can move."""
+    with contextlib.suppress(NotFound):
+        return libvirt_storage.pool_at(connection, path) if path else pool
+    return pool
 
 
 def _kept_key(connection: t.Any, question: SeedDisk) -> HostKey | None:
@@ -71,7 +81,8 @@ def _write(connection: t.Any, step: plan_disk_steps.WriteSeed) -> None:
     """Write the seed in place if its size fits: a running guest then reads it after a mere reboot."""
     data = files_seed.iso(step.files)
     data = data.ljust(-(-len(data) // _ROOM_BYTES) * _ROOM_BYTES, b"\0")
-    volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
+    pool = _pool(connection, step.volume.pool, step.volume.path if step.replace else "")
+    volume = dataclasses.replace(step.volume, pool=pool, capacity_bytes=len(data))
     there = libvirt_storage.volume_in(connection, volume.pool, volume.name) if step.replace else None
     if there is None or xml_host.volume(there)["capacity_bytes"] != len(data):
         libvirt_storage.create(

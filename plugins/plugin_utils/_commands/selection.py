@@ -82,11 +82,17 @@ def namesakes(hit: t.Iterable[HostedGuest], there: t.Sequence[HostedGuest]) -> l
 
 def missing(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> list[str]:
     """Names and patterns that no guest has."""
+    names, patterns = _names_and_patterns(arguments)
+    absent = [one for one in names if not any(copy.name == one for copy in there)]
+    return absent + [one for one in patterns if not any(copy.name == one or _matches(copy, one) for copy in there)]
+
+
+def _names_and_patterns(arguments: t.Mapping[str, t.Any]) -> tuple[list[str], list[str]]:
+    """The guests that are asked for; an action on one guest takes no pattern."""
     asked = arguments.get("guest") or ()
-    names = [one if is_pattern(one) else literal(one) for one in ([asked] if isinstance(asked, str) else asked)]
-    return [
-        one for one in names if not any(copy.name == one or (is_pattern(one) and _matches(copy, one)) for copy in there)
-    ]
+    if isinstance(asked, str):
+        return [asked], []
+    return [literal(one) for one in asked if not is_pattern(one)], [one for one in asked if is_pattern(one)]
 
 
 def check_name(action: PlaybookAction, arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest]) -> None:
@@ -122,8 +128,7 @@ def check_expected(
 
 def _chosen(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], hosts: Hosts) -> list[HostedGuest]:
     """The guests that the arguments name, each on the one host that has it; raises BadInput with every problem."""
-    named = [literal(name) for name in arguments.get("guest") or () if not is_pattern(name)]
-    patterns = [name for name in arguments.get("guest") or () if is_pattern(name)]
+    named, patterns = _names_and_patterns(arguments)
     may_miss = arguments.get("missing_ok") and hosts.answered and not hosts.silent and not hosts.hidden
     absent = [] if may_miss else missing(arguments, there)
     problems = [unknown(name, there, hosts) for name in named if name in absent]
@@ -266,7 +271,7 @@ def _matches(copy: HostedGuest, pattern: str) -> bool:
 
 def _is_broad(arguments: t.Mapping[str, t.Any]) -> bool:
     """True if guests are chosen by tag or pattern."""
-    return bool(arguments.get("tag")) or any(map(is_pattern, arguments.get("guest") or ()))
+    return bool(arguments.get("tag") or _names_and_patterns(arguments)[1])
 
 
 def unknown(name: str, there: t.Sequence[HostedGuest], hosts: Hosts) -> str:

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.yaml_text import
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OFFLINE
 from ansible_collections.corral.virt.plugins.module_utils._seed.plan_seed import DOCUMENTS, is_cloud_config, sent
 
-__all__ = ["PROFILES", "Told", "merged", "prepared", "with_profiles"]
+__all__ = ["PROFILES", "Told", "add_move", "merged", "prepared", "with_profiles"]
 
 
 Told = dict[int, dict[str, t.Any]]  # results of guests that the host does not work on, by their place in the list
@@ -104,6 +104,19 @@ def merged(decided: Told, made: t.Mapping[str, t.Any] | None) -> dict[str, t.Any
         "failed": bool(failed or (made and made.get("failed"))),
         "msg": "; ".join([*told_by_module, *failed] or [one["msg"] for one in decided.values()]),
     }
+
+
+def add_move(made: dict[str, t.Any], one: dict[str, t.Any], moved: t.Mapping[str, t.Any]) -> None:
+    """Add the move of a disk to the result of its guest, and to that of all guests in which it is."""
+    for result in [one] if one is made else [one, made]:
+        result["changed"] = bool(result.get("changed") or moved.get("changed"))
+        result["steps"] = [*(result.get("steps") or ()), *(moved.get("steps") or ())]
+        result["notes"] = [*(result.get("notes") or ()), *(moved.get("notes") or ())]
+        before = result.get("diff") or []
+        result["diff"] = [*(before if isinstance(before, list) else [before]), *filter(None, [moved.get("diff")])]
+        if moved.get("failed"):
+            reason = str(moved.get("msg") or "a disk could not be moved")
+            result |= {"failed": True, "msg": "; ".join(filter(None, (result.get("msg"), reason)))}
 
 
 def _sent(document: str, value: object, what: str, *, exact: bool, problems: list[str]) -> object:

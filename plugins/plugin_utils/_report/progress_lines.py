@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text i
 from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 from ansible_collections.corral.virt.plugins.plugin_utils._report.tables import amount
 
-__all__ = ["WatchedAction", "shown"]
+__all__ = ["WatchedAction", "is_file_name", "shown"]
 
 _ASK = {"CORRAL_DETACHED": "1"}  # understood by `_system/detached.py`
 _LOOK_S, _AT_WORK = 2, 75  # a line every two seconds; sysexits.h: temporary failure
@@ -100,6 +100,11 @@ class WatchedAction(UntrustedAction):
 
     def _show(self, what: str, line: str) -> None:
         terminal.say(printable(f"{what}: {line}"))
+
+
+def is_file_name(name: str) -> bool:
+    """True if the name can be a file's; the module refuses others."""
+    return bool(name) and not set(name) & set("/\0\n") and len(name) < 64
 
 
 def shown(text: str) -> str:

@@ -46,6 +46,7 @@ def unreadable(kind: str, hosts: t.Mapping[str, Told], guests: Guests) -> list[s
 
 
 _OF_A_CHANGE = ("changed", "dest", "steps", "pending", "notes", "seconds", "downtime_ms", "bytes_sent")
+_OF_A_DISK = ("disk", "pool", "source", "moved_from", "old_file", "size_bytes", "seconds")  # that moved
 
 
 def changes(result: Told) -> list[dict[str, t.Any]]:
@@ -54,10 +55,19 @@ def changes(result: Told) -> list[dict[str, t.Any]]:
         {
             "name": str(one["name"]),
             **{key: _plain(one[key]) for key in _OF_A_CHANGE if key in one},
+            **({"disks": disks} if (disks := _moved_disks(one)) else {}),
             "failed": _has_failed(one),
         }
         for one in _guests(result)
     ]
+
+
+def _moved_disks(one: Told) -> list[dict[str, t.Any]]:
+    """The disks of a guest that moved to other pools; the result of one move is about one."""
+    several = [one] if "disk" in one else one.get("disks")
+    entries = several if isinstance(several, list) else []
+    found = [entry for entry in entries if isinstance(entry, dict) and "disk" in entry]
+    return [{key: _plain(entry[key]) for key in _OF_A_DISK if key in entry} for entry in found]
 
 
 def problems(host: str | None, result: Told, named: t.Sequence[str], *, failed: bool) -> list[dict[str, t.Any]]:

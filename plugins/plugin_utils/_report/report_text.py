@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text i
 __all__ = ["KINDS", "moved", "text", "unreadable"]
 
 _ODD = (KeyError, TypeError, ValueError, AttributeError)
-_OF_SOME = ("steps", "console", "migrations")  # kinds that show no host without lines
+_OF_SOME = ("steps", "console", "migrations", "disk_moves")  # kinds that show no host without lines
 
 Guests = t.Sequence[t.Mapping[str, t.Any]]
 
@@ -106,6 +106,32 @@ def moved(one: t.Mapping[str, t.Any]) -> str:
     return "; ".join([line, ", ".join(figures)] if figures else [line])
 
 
+def _disk_moves(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
+    """Where disks went, or how they would go; and the files that stay in a pool that is drained."""
+    lines = []
+    for one in result.get("results") or ():
+        for disk in one.get("disks") or [one]:
+            lines += _disk_move({**disk, "name": one["name"]})
+    for each in result.get("left") or ():
+        lines.append(f"stays: {each['path']} ({tables.amount(each['size_bytes'])}): {each['why']}")
+    return [*lines, "nothing stays"] if result.get("left") == [] else lines
+
+
+def _disk_move(one: t.Mapping[str, t.Any]) -> list[str]:
+    """A line such as `disk data of db1 is in pool fast (/fast/d.img), after 1.2 s; 12.5 MiB copied, …`."""
+    what = f"disk {one['disk']} of {one['name']}"
+    if one.get("failed"):
+        return [f"{what} is not moved"]
+    if not one["steps"]:
+        return [f"{what} is already in pool {one['pool']}"]
+    copied = tables.amount(one["size_bytes"])
+    if "seconds" in one:
+        old = f"the old file {one['moved_from']} is {one['old_file']}"
+        return [f"{what} is in pool {one['pool']} ({one['source']}), after {one['seconds']} s; {copied} copied, {old}"]
+    line = f"{what} to pool {one['pool']} ({one['source']}), {copied}"
+    return [line, *(f"  {text}" for text in (*one["steps"], *one["notes"]))]
+
+
 def _migrations(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:
     """What a migration would do: how each disk is copied, how fast the guest writes its memory, and the steps."""
     lines = []
@@ -179,6 +205,7 @@ KINDS: dict[str, t.Callable[[str, t.Mapping[str, t.Any], t.Collection[str] | Non
     "steps": _steps,
     "console": _console,
     "migrations": _migrations,
+    "disk_moves": _disk_moves,
 }
 
 

@@ -24,6 +24,7 @@ SPEAKING = frozenset(
     {
         "virt_balance",
         "virt_daemon",
+        "virt_disk_move",
         "virt_domain",
         "virt_domains",
         "virt_from_salt",
@@ -32,6 +33,7 @@ SPEAKING = frozenset(
         "virt_migrate",
         "virt_migrations",
         "virt_place",
+        "virt_pool_drain",
         "virt_report",
         "virt_simulate",
         "virt_state",

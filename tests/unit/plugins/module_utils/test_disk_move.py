@@ -55,6 +55,9 @@ class Host:
         state = "running" if self.live else "off"
         return FoundGuest("g", UUID, state, self.persistent, False, self.stored, self.live) if name == "g" else None
 
+    def pools(self) -> tuple[str, ...]:
+        return ("default", "fast")
+
     def pool(self, name: str) -> PoolDirectory:
         return PoolDirectory(name, "dir", "/fast", here=True)
 
@@ -138,6 +141,12 @@ def test_another_file_of_the_name_and_one_that_cannot_be_told_are_kept(found: Fi
     assert "it is kept" in made.notes[0] and not [one for one in made.steps if isinstance(one, DeleteVolume)]
 
 
+def test_a_seed_moves_as_it_is_the_guests_own() -> None:
+    for live in (None, document(more="<readonly/>")):
+        made = plan_disk_move.plan(SPEC, Host(document(more="<readonly/>"), live))
+        assert made.path == NEW and [step for step in made.steps if isinstance(step, DeleteVolume)]
+
+
 def test_what_is_there_already() -> None:
     there = Host(document(NEW, owned=NEW), there=(NEW,))
     assert steps(there) == [] and plan_disk_move.plan(SPEC, there).path == NEW
@@ -185,7 +194,7 @@ def test_a_copy_that_was_interrupted() -> None:
         ({"live": document(mirror="/x"), "at_work": "copy", "marked": (MARK.text(), PART)}, "a block job"),
         ({"live": document(mirror=NEW), "at_work": "copy"}, "a block job"),
         ({"live": document("/else")}, "the running guest has /else, the stored definition /images"),
-        ({"stored": document(more="<readonly/>")}, "only disks that one guest alone writes"),
+        ({"stored": document(more="<readonly/>", owned=None)}, "only disks that one guest alone writes"),
         ({"stored": document(more="<shareable/>")}, "only disks that one guest alone writes"),
         ({"files": None}, "is missing, or no regular file"),
         ({"files": FILE._replace(encrypted=True)}, "it is encrypted"),
@@ -213,7 +222,7 @@ def test_all_reasons_are_told_at_once() -> None:
 def test_what_is_not_there_is_told() -> None:
     with pytest.raises(NotFound, match="no such guest here"):
         plan_disk_move.plan(MoveSpec("x", "system", "fast"), Host())
-    with pytest.raises(NotFound, match="it has system"):
+    with pytest.raises(NotFound, match="choose one of system"):
         plan_disk_move.plan(MoveSpec("g", "data", "fast"), Host())
 
 

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import actio
 ROOT = Path(__file__).parents[4]
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 TYPES = {"str", "int", "float", "bool", "list", "dict", "raw", "path"}
-KINDS = {"guest", "host", "image", "group", "pool", "volume", "AWX"}
+KINDS = {"guest", "host", "image", "group", "pool", "volume", "disk", "AWX"}
 STATES_SEEN = {"running", "paused", "crashed", "shutdown"}
 
 Given = dict[str, t.Any]
@@ -123,6 +123,8 @@ CONVERTED: list[tuple[str, Given, Given]] = [
     ("rotate_certificates", {"authority": "true"}, {"authority": True}),
     ("site", {"virt_group": "kvm"}, {"virt_group": "kvm"}),
     ("create_volume", {"host": "h1", "volume": "a", "size": 20}, {"size": "20", "pool": "default"}),
+    ("move_disk", {"guest": "web1", "disk": "data", "pool": "fast", "bandwidth": "50"}, {"bandwidth": 50}),
+    ("drain_pool", {"host": "h1", "pool": "old", "to": "fast,large"}, {"to": ["fast", "large"], "job_timeout": 3600}),
     ("delete_volume", {"host": "h1", "volume": "a", "pool": "data", "wipe": "yes"}, {"pool": "data", "wipe": True}),
     ("create", {"guest": "web1", "gone": "h7,h8", "confirm": "h7,h8"}, {"gone": ["h7", "h8"], "confirm": ["h7", "h8"]}),
     ("rename", {"guest": "web1", "to": "web2"}, {"guest": "web1", "to": "web2"}),
@@ -232,9 +234,20 @@ REFUSED: list[tuple[str, Given, str]] = [
         {"tag": "a", "confirm": "some"},
         "argument 'confirm' is of type str and we were unable to convert to int",
     ),
+    ("move_disk", {"guest": "web1", "disk": "data"}, "pool: move_disk requires this argument; write -e pool=POOL"),
+    (
+        "move_disk",
+        {"guest": "a", "disk": "b", "pool": "c", "bandwidth": -1},
+        "bandwidth: must be at least 0, not -1",
+    ),
+    ("drain_pool", {"host": "h1", "pool": "old"}, "to: drain_pool requires this argument; write -e to=TO"),
     ("delete_volume", {"host": "h1"}, "volume: delete_volume requires this argument; write -e volume=VOLUME"),
     ("resize_volume", {"host": "h1", "volume": "a"}, "size: resize_volume requires this argument; write -e size=SIZE"),
-    ("pools", {"pool": "data"}, "pool: pools does not take it; it belongs to add_disk, volumes, create_volume"),
+    (
+        "pools",
+        {"pool": "data"},
+        "pool: pools does not take it; it belongs to add_disk, move_disk, volumes, create_volume",
+    ),
     ("start", {"guest": "a", "virt_grup": "kvm"}, "virt_grup: start has no such argument; did you mean virt_group?"),
     ("awx_setup", {"awx_scm_ur1": "x"}, "awx_scm_ur1: awx_setup has no such argument; did you mean awx_scm_url?"),
 ]

@@ -276,3 +276,63 @@ def test_what_a_host_tells_of_its_guests_is_always_json() -> None:
         "name": "7", "changed": True, "steps": [None, {"a": None}, "b'x'", "start"], "seconds": None, "failed": False,
     }  # fmt: skip
     json.dumps(told, allow_nan=False)
+
+
+DISK_MOVE: dict[str, t.Any] = {
+    "disk": "data",
+    "pool": "fast",
+    "source": "/fast/a.img",
+    "moved_from": "/old/a.img",
+    "old_file": "deleted",
+    "size_bytes": 3 * 1024**2,
+    "steps": ["create disk /fast/a.img"],
+    "notes": [],
+}
+LEFT = {"path": "/old/base.img", "size_bytes": 1024**2, "why": "/fast/a.img stands on it"}
+
+
+def test_moves_of_disks_are_told_in_words() -> None:
+    failed = {"disk": "system", "pool": "fast", "source": "/old/b.img", "failed": True, "steps": [], "notes": []}
+    done = {"results": [{"name": "db1", "disks": [{**DISK_MOVE, "seconds": 1.5}, failed]}], "left": [LEFT]}
+    planned = {"results": [{"name": "db1", **DISK_MOVE}]}
+    there = {"results": [{"name": "db1", **DISK_MOVE, "steps": []}]}
+    told: dict[str, dict[str, t.Any]] = {
+        "h1": done,
+        "h2": planned,
+        "h3": there,
+        "h4": {"results": [], "left": []},
+        "h5": {"results": []},
+    }
+    assert report_text.text("disk_moves", told, [], None) == (
+        "h1\n"
+        "  disk data of db1 is in pool fast (/fast/a.img), after 1.5 s; 3.0 MiB copied, the old file /old/a.img is deleted\n"
+        "  disk system of db1 is not moved\n"
+        "  stays: /old/base.img (1.0 MiB): /fast/a.img stands on it\n"
+        "h2\n"
+        "  disk data of db1 to pool fast (/fast/a.img), 3.0 MiB\n"
+        "    create disk /fast/a.img\n"
+        "h3\n"
+        "  disk data of db1 is already in pool fast\n"
+        "h4\n"
+        "  nothing stays"
+    )
+    broken: list[dict[str, t.Any]] = [{"results": [{"name": "db1"}]}, {"results": 5}, {"results": [], "left": [{}]}]
+    for odd in broken:
+        assert report_text.unreadable("disk_moves", {"h1": odd}, None) == ["h1"]
+
+
+def test_moves_of_disks_are_data() -> None:
+    (one,) = report_data.changes({"name": "db1", **DISK_MOVE, "seconds": 1.5})
+    (disk,) = one["disks"]
+    assert (disk["disk"], disk["moved_from"], disk["old_file"], disk["seconds"]) == (
+        "data",
+        "/old/a.img",
+        "deleted",
+        1.5,
+    )
+    (one,) = report_data.changes(
+        {"results": [{"name": "db1", "steps": [], "disks": [DISK_MOVE, DISK_MOVE, {"target": "vda"}]}]}
+    )
+    assert [each["pool"] for each in one["disks"]] == ["fast", "fast"]
+    (one,) = report_data.changes({"name": "db1", "steps": [], "disks": [{"target": "vda"}]})
+    assert "disks" not in one

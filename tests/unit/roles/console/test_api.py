@@ -83,6 +83,8 @@ MORE: dict[str, dict[str, t.Any]] = {
     "create_volume": {"hosts": ["hyper1"], "arguments": {"volume": "a.qcow2", "size": "1GiB"}},
     "resize_volume": {"hosts": ["hyper1"], "arguments": {"volume": "a.qcow2", "size": "2GiB"}},
     "delete_volume": {"hosts": ["hyper1"], "arguments": {"volume": "a.qcow2"}},
+    "move_disk": {"arguments": {"disk": "data", "pool": "fast"}},
+    "drain_pool": {"hosts": ["hyper1"], "arguments": {"pool": "old", "to": ["fast"]}},
 }
 
 

@@ -37,12 +37,19 @@ TEAM: list[dict[str, t.Any]] = [
         "at_most": {"size": "10GiB"},
         "arguments": {"pool": "data", "volume": "team-*"},
     },
+    {
+        "who": "user:mover",
+        "may": ["move_disk", "drain_pool"],
+        "hosts": "hyper1",
+        "arguments": {"pool": ["old", "fast"], "to": ["fast", "spare-*"]},
+    },
     {"who": "user:half", "may": ["drain", "rebalance"], "guests": "web*"},
     {"who": "user:auditor", "may": ["view", "audit"]},
 ]
 RULES = policy.parsed(TEAM, offers.names())
 ADMIN, TEAMER, FRONT = Who("alice", ("admins",)), Who("bob", ("web-team",)), Who("front")
 KEEPER, HALF, DISKS, NOBODY = Who("keeper"), Who("half"), Who("disks"), Who("eve", ("others",))
+MOVER = Who("mover")
 
 
 VOLUME = {"volume": "team-a", "pool": "data"}
@@ -76,11 +83,14 @@ def sample(action: str) -> Order:
         return ordered(action, host="hyper1")
     if action in VOLUMES:
         return ordered(action, host="hyper1", **VOLUMES[action])
+    if action == "drain_pool":
+        return ordered(action, host="hyper1", pool="old", to=["fast"])
     if action == "rebalance":
         return ordered(action)
     more = {
         "rename": {"to": "db2"}, "change": {"memory": "1GiB"}, "add_disk": {"disk": "data"}, "remove_disk": {"disk": "data"},
         "add_nic": {"nic": "eth1"}, "remove_nic": {"nic": "eth1"}, "insert_iso": {"iso": "a.iso"},
+        "move_disk": {"disk": "data", "pool": "fast"},
     }  # fmt: skip
     return ordered(action, seen("db1"), **more.get(action, {}))
 
@@ -471,6 +481,27 @@ def test_a_volume_is_judged_by_its_name_its_pool_and_its_size(action: str, more:
     given = {**VOLUMES[action], "host": "rack1-a", **more}
     found = refused(DISKS, action, **given)
     assert why in found if why else not found, found
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({}, ""),
+        ({"to": "fast,spare-1"}, ""),
+        ({"to": ["fast", "default"]}, "to only fast spare-*"),
+        ({"pool": "default"}, "pool only old fast"),
+        ({"host": "rack1-a"}, "only hosts hyper1, not rack1-a"),
+    ],
+)
+def test_a_pool_is_drained_where_a_rule_names_it_and_where_its_disks_go(more: dict[str, t.Any], why: str) -> None:
+    found = refused(MOVER, "drain_pool", **{"host": "hyper1", "pool": "old", "to": ["fast"], **more})
+    assert why in found if why else not found, found
+
+
+def test_a_disk_moves_to_a_pool_that_a_rule_names() -> None:
+    assert not refused(MOVER, "move_disk", seen("db1"), disk="data", pool="fast")
+    assert "pool only old fast" in refused(MOVER, "move_disk", seen("db1"), disk="data", pool="default")
+    assert "only hosts hyper1" in refused(MOVER, "move_disk", seen("db1", "rack1-a"), disk="data", pool="fast")
 
 
 @pytest.mark.parametrize("named", [{"pool": "*"}, {"volume": "*"}, {"*": "*"}])

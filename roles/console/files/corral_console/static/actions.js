@@ -23,7 +23,7 @@ const LABELS = {
   start: "Start", shutdown: "Shut down", reboot: "Reboot", reset: "Reset", force_off: "Force off", pause: "Pause", resume: "Resume",
   migrate: "Migrate", rename: "Rename", change: "Change", purge: "Purge", create: "Create guest", drain: "Drain", undrain: "Undrain", rebalance: "Rebalance", create_volume: "Create volume", resize_volume: "Resize volume", delete_volume: "Delete volume", resize: "Resize", clone: "Clone",
 };
-export const VOLUMES = ["create_volume", "resize_volume", "delete_volume"]; // of a host
+export const VOLUMES = ["create_volume", "resize_volume", "delete_volume", "drain_pool"]; // of a host, with its pools
 const POWER = ["start", "resume", "shutdown", "reboot", "pause"];
 const HARD = ["reset", "force_off", "purge"];
 const ELSEWHERE = ["create", "console", "query", "list", "import", "host_info"]; // have places of their own

@@ -94,11 +94,23 @@ export function valuesOf(names, form) {
 
 const named = (name) => name.replaceAll("_", " ").replace(/^./, (letter) => letter.toUpperCase());
 
-function choicesOf(argument) {
+// Of pools those of these hosts, and of all when none is known yet.
+function choicesOf(argument, hosts = []) {
   if (argument.object === "host") return [...state.host.keys()].map((key) => key.slice("host/".length)).sort();
   if (argument.object === "guest") return [...new Set([...state.guest.values()].map((guest) => guest.name))].sort();
-  if (argument.object === "pool") return [...new Set([...state.host.values()].flatMap((host) => (host.pools || []).map((pool) => pool.name)))].sort();
+  if (argument.object === "pool") return [...new Set([...state.host.values()].filter((host) => !hosts.length || hosts.includes(host.name)).flatMap((host) => (host.pools || []).map((pool) => pool.name)))].sort();
   return argument.live || [];
+}
+
+// Names of the disks that a guest writes; none until its host has answered.
+function useDisks(guest) {
+  const [disks, setDisks] = useState([]);
+  useEffect(() => {
+    if (!guest) return;
+    const named = (found) => found.disks.filter((disk) => (disk.device || "disk") === "disk" && !disk.readonly).map((disk) => disk.name || disk.target);
+    ask(`/api/hosts/${encodeURIComponent(guest.host)}/guests/${guest.uuid}`).then((found) => setDisks(named(found)), () => null);
+  }, []);
+  return disks;
 }
 
 export function Field({ argument, form, set, problem, words, live, type }) {
@@ -129,7 +141,7 @@ export function askFor(name, { guests = [], hosts = [] }) {
 // Actions that run without a question.
 export const quick = (name) => ["start", "resume", "pause", "undrain"].includes(name);
 
-const CHECKED = ["drain", "rebalance", "purge", ...VOLUMES];
+const CHECKED = ["drain", "rebalance", "purge", "move_disk", ...VOLUMES];
 export const SURE = {
   shutdown: "The guest is asked to shut down.",
   reboot: "The guest is asked to reboot.",
@@ -147,6 +159,8 @@ function ActionForm({ name, guests, hosts }) {
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const arguments_ = (action?.arguments || []).filter((argument) => !TAKEN.includes(argument.name));
+  const disks = useDisks(guests.length === 1 && arguments_.some((argument) => argument.object === "disk") ? guests[0] : null);
+  const choices = (argument) => (argument.object === "disk" ? disks : choicesOf(argument, hosts.length ? hosts : guests.map((guest) => guest.host)));
   const ready = valuesOf(arguments_, form);
   const complete = !Object.keys(ready.problems).length;
   const settled = useSettled(JSON.stringify(ready.values));
@@ -167,7 +181,7 @@ function ActionForm({ name, guests, hosts }) {
     setBusy(false);
   };
   const optional = arguments_.filter((argument) => !argument.required);
-  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} />`;
+  const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} live=${choices(argument)} />`;
   const danger = action?.destructive;
   return html`<form onSubmit=${submit} novalidate><${DialogTitle}>${label(name)} ${guests.length ? namesOf(guests) : hosts.join(", ")}<//>
     <p>${SURE[name] || plain(action?.description || action?.label)}</p>

@@ -1,0 +1,216 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide which disks of a pool move to which other pools, what stays, and what must not be so. Pure."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os.path
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import Mark, MoveHost, MoveSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+
+__all__ = ["DrainHost", "DrainPlan", "DrainSpec", "Left", "PoolMove", "checked", "left", "plan", "unmoved"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DrainSpec:
+    """What is asked for."""
+
+    pool: str
+    to: tuple[str, ...]
+    movable_only: bool = False
+
+
+class DrainHost(MoveHost, t.Protocol):
+    """The host of the pools."""
+
+    def guests(self) -> tuple[FoundGuest, ...]:
+        """All guests."""
+
+    def files(self, pool: str) -> dict[str, int]:
+        """Paths of the files of a pool, with the bytes that they take."""
+
+    def filesystem(self, directory: str) -> int:
+        """The number of the filesystem that holds a directory."""
+
+
+class PoolMove(t.NamedTuple):
+    """One disk that moves, or whose move is to be finished."""
+
+    guest: str
+    disk: str
+    pool: str  # that it moves to
+    path: str  # where it is
+    size_bytes: int
+    goes: bool  # whether the file is deleted then
+
+
+class Left(t.NamedTuple):
+    """A file that stays in the pool."""
+
+    path: str
+    size_bytes: int
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class DrainPlan:
+    """The disks that move, the largest first; why others cannot; and the files that stay when all have moved."""
+
+    moves: tuple[PoolMove, ...]
+    refused: tuple[VirtError, ...]
+    left: tuple[Left, ...]
+
+
+class _Disk(t.NamedTuple):
+    """A disk that leaves the pool, or has left it in a run that was interrupted."""
+
+    guest: FoundGuest
+    name: str
+    begun: str | None  # the pool to which an interrupted run has begun to move it
+    size_bytes: int
+
+
+def checked(params: t.Mapping[str, t.Any]) -> DrainSpec:
+    """The options; raises BadInput with every problem."""
+    problems = Problems([] if params["pool"] else ["pool: must not be empty"])
+    if not params["to"]:
+        problems.found.append("to: must name a pool")
+    for name in sorted(set(params["to"])):
+        if name == params["pool"]:
+            problems.found.append(f"to: {name} is the pool that is to be drained; name another one")
+        elif params["to"].count(name) > 1:
+            problems.found.append(f"to: names {name} more than once")
+    problems.found += plan_disk_move.check_limits(params)
+    problems.refuse()
+    return DrainSpec(params["pool"], tuple(params["to"]), params["movable_only"])
+
+
+def plan(spec: DrainSpec, host: DrainHost) -> DrainPlan:
+    """The plan; raises with all problems at once, unless only those disks shall move that can."""
+    pool, *goals = _pools(spec, host)
+    disks = sorted(_disks(pool, goals, host), key=lambda one: (-one.size_bytes, one.guest.name, one.name))
+    promised: dict[int, int] = collections.defaultdict(int)  # bytes, by filesystem
+    moves, refused = list[PoolMove](), list[VirtError]()
+    for disk in disks:
+        goal = _goal(disk, goals, promised, host)
+        place = host.filesystem(str(goal.path))
+        try:
+            made = plan_disk_move.plan(
+                MoveSpec(disk.guest.name, disk.name, goal.name), host, promised_bytes=promised[place]
+            )
+        except VirtError as error:
+            refused.append(error)
+            continue
+        if made.steps:
+            goes = made.old_file == "deleted"
+            moves.append(PoolMove(disk.guest.name, disk.name, goal.name, made.before, made.size_bytes, goes))
+            if not (goes and place == host.filesystem(str(pool.path))):  # it makes room for the next
+                promised[place] += made.size_bytes
+    if not spec.movable_only:
+        refuse_all(refused)
+    return DrainPlan(tuple(moves), tuple(refused), left(spec, host, moves))
+
+
+def _pools(spec: DrainSpec, host: DrainHost) -> list[PoolDirectory]:
+    """The pool and those that its disks move to."""
+    refuse_all(plan_disk_move.unknown_pools((spec.pool, *spec.to), f"cannot drain pool {spec.pool}", host))
+    found = [host.pool(name) for name in (spec.pool, *spec.to)]
+    for one in found[1:]:
+        if one.path == found[0].path:
+            raise BadInput([f"to: {one.name} is the same directory as {spec.pool} ({one.path}); name another pool"])
+    return found
+
+
+def _disks(pool: PoolDirectory, goals: t.Sequence[PoolDirectory], host: DrainHost) -> t.Iterator[_Disk]:
+    by_path = {goal.path: goal.name for goal in goals}
+    for guest in host.guests():
+        for disk in _disks_of(guest):
+            path = plan_disk_move.path_of(disk, host)
+            if not (disk.get("shareable") or plan_disk_move.is_alone(disk, path, guest)):
+                continue  # a medium, or a file that is only read
+            folder, name = os.path.split(path or "")
+            if path and folder == pool.path:
+                marked = (goal for goal in by_path.values() if _mark(guest, disk, goal, name, host))
+                file = host.file(path, disk.get("format", "raw"))
+                yield _Disk(guest, disk["name"], next(marked, None), file.allocated_bytes if file else 0)
+            elif folder in by_path:
+                mark = _mark(guest, disk, by_path[folder], name, host)
+                if mark and os.path.dirname(mark.source) == pool.path:
+                    yield _Disk(guest, disk["name"], by_path[folder], 0)
+
+
+def _disks_of(guest: FoundGuest) -> t.Iterator[dict[str, t.Any]]:
+    """The disks of a guest, by its definition or as it runs."""
+    stored, live = (fields_disk.by_name(xml) if xml else {} for xml in (guest.xml, guest.live_xml))
+    return (disk for name, disk in {**live, **stored}.items() if name == disk["name"])
+
+
+def _mark(guest: FoundGuest, disk: t.Mapping[str, t.Any], pool: str, name: str, host: DrainHost) -> Mark | None:
+    """The mark that an interrupted move of this disk to the pool has left."""
+    mark = Mark.of((host.mark(pool, name) or ("", None))[0])
+    return mark if mark and (mark.guest, mark.disk) == (guest.uuid, disk["name"]) else None
+
+
+def _goal(
+    disk: _Disk, goals: t.Sequence[PoolDirectory], promised: t.Mapping[int, int], host: DrainHost
+) -> PoolDirectory:
+    """The pool where the move was begun, else the first with room, else the one with most, whose lack is told."""
+
+    def free(goal: PoolDirectory) -> int:
+        return host.free_bytes(str(goal.path)) - promised.get(host.filesystem(str(goal.path)), 0)
+
+    begun = (goal for goal in goals if goal.name == disk.begun)
+    with_room = (goal for goal in goals if free(goal) >= disk.size_bytes)
+    return next(begun, None) or next(with_room, None) or max(goals, key=free)
+
+
+def left(spec: DrainSpec, host: DrainHost, moves: t.Sequence[PoolMove] = ()) -> tuple[Left, ...]:
+    """The files in the pool, with why they stay; without those that these moves delete."""
+    gone, freed = ({move.path for move in moves if move.goes is goes} for goes in (True, False))
+    media = _media(host)
+    remaining = {path: size for path, size in host.files(spec.pool).items() if path not in gone}
+    return tuple(
+        Left(path, size, _why(spec, path, None if path in freed else host.user(path, ""), media.get(path)))
+        for path, size in sorted(remaining.items())
+    )
+
+
+def _media(host: DrainHost) -> dict[str, str]:
+    """Who only reads a file, by path."""
+    found = {}
+    for guest in host.guests():
+        for xml in filter(None, (guest.xml, guest.live_xml)):
+            for name, disk in fields_disk.by_name(xml).items():
+                path = plan_disk_move.path_of(disk, host)
+                if path and name == disk["name"] and disk.get("device", "disk") != "disk":
+                    found[path] = f"drive {name} of {guest.name} has it; eject it first"
+                elif path and disk.get("readonly") and not plan_disk_move.is_alone(disk, path, guest):
+                    found[path] = f"{guest.name} reads it as disk {name}, and it was not made for that guest alone"
+    return found
+
+
+def _why(spec: DrainSpec, path: str, user: str | None, medium: str | None) -> str:
+    if user is None:
+        remove = shlex.join(["virsh", "vol-delete", "--pool", spec.pool, os.path.basename(path)])
+        return f"no guest of this host uses it; if nobody else needs it, `{remove}`"
+    if medium:
+        return medium
+    return f"{user} stands on it" if user.startswith("/") and not user.startswith("/dev/") else f"{user} uses it"
+
+
+def unmoved(failed: t.Sequence[str], refused: t.Sequence[VirtError], pool: str) -> str:
+    """The message of a run after which disks are left that should have moved; empty if there are none."""
+    texts = [*failed, *map(str, refused)]
+    return f"disks are left in pool {pool}: {'; '.join(texts)}" if texts else ""
