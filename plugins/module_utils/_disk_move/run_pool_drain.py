@@ -86,7 +86,7 @@ class _Host(run_disk_move.DiskMoveHost):
 
     @asked
     def files(self, pool: str) -> dict[str, int]:
-        paths = [volume.path() for _ref, volume in libvirt_volume.volumes(self._connection, pool, [])]
+        paths = [volume.path() for _ref, volume in libvirt_volume.volumes(self._connection, pool, None, [])]
         shown = [path for path in paths if os.path.isfile(path) and not os.path.basename(path).startswith(".")]
         return {path: free_space.allocated(path) for path in shown}
 
