@@ -45,7 +45,14 @@ DEST = MigrationHost(
     {},
     pools=(Pool("default", IMAGES, 10**12),),
 )
-PARAMS: dict[str, t.Any] = {"name": "box", "dest": "hyper2", "storage": "auto", "disk_storage": {}}
+PARAMS: dict[str, t.Any] = {
+    "name": "box",
+    "dest": "hyper2",
+    "storage": "auto",
+    "disk_storage": {},
+    "pool": None,
+    "disk_pool": {},
+}
 SYSTEM, DATA, SEED = f"{IMAGES}/box-system.qcow2", f"{IMAGES}/box-data.qcow2", f"{IMAGES}/box-seed.iso"
 NAMED = "debian-12.1a2b3c4d5e6f.qcow2"
 
@@ -518,7 +525,8 @@ def test_a_pool_of_the_destination_that_is_not_active_is_told_with_all_the_rest(
     world.dest.storagePoolLookupByName("default").destroy()
     world.guest(disks=named("default", "box-data.qcow2"), active=False)
     with pytest.raises(
-        Refused, match=r"the guest has no disk vdx; disk vda: .* is missing on the destination; create and start"
+        Refused,
+        match=r"the guest has no disk vdx; did you mean vda\?; disk vda: .* is missing on the destination; create and start",
     ):
         world.disks(disk_storage={"vdx": "full"}, dest=dataclasses.replace(DEST, pools=()))
 
@@ -675,7 +683,9 @@ def test_what_came_to_the_destination_behind_libvirts_back_is_in_the_way(
 def test_a_disk_without_a_medium_is_none(world: World) -> None:
     world.guest(disks=disk(SYSTEM) + "<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>")
     assert list(world.disks()) == ["vda"]
-    with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk_storage: the guest has no disk sda$"):
+    with pytest.raises(
+        Refused, match=r"^cannot migrate box to hyper2: disk_storage: the guest has no disk sda; did you mean vda\?$"
+    ):
         world.disks(disk_storage={"sda": "full"})
 
 

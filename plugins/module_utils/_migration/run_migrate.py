@@ -243,7 +243,7 @@ class _Run:
             self.gate.hold(self._holds, lambda: self._held(move))
         steps, wanted = plan_migrate.steps(move, files), run_disk_moves.images(self.endpoints.source, move.disks)
         self.gate.after(before).run(steps, self._do)
-        shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
+        shown, sent = ("target", "path", "dest_path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
         disks = [{key: getattr(item, key) for key in shown} for item in move.disks]
         return {
             **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),

@@ -336,5 +336,5 @@ def test_a_guest_without_files_is_held_by_the_hook_alone(monkeypatch: pytest.Mon
     ],
 )
 def test_only_what_was_a_guests_own_is_its_own_where_it_arrives(entry: OwnedVolume, there: OwnedVolume | None) -> None:
-    found = fields_record.arrived([entry], ["/a"], guest=GUEST, source=HERE, host=THERE)
+    found = fields_record.arrived([entry], ["/a"], guest=GUEST, source=HERE, host=THERE, moved={})
     assert found == ((there,) if there else ())
