@@ -27,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_same_s
     Device,
     PoolSource,
     is_one_file,
+    may_be_one_file,
     other_cluster,
     other_device,
     other_pool,
@@ -225,7 +226,8 @@ def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) -> 
     if there is None:
         return f"{host} does not have it"
     mine, its = (t.cast(VolumeFile, as_defined(one, raw=facts.raw)) for one in (here, there))
-    if not is_one_file(mine, its, fixed=known.fixed, active=facts.active):
+    alike = may_be_one_file if known.mode == "shared" else is_one_file  # the user vouches for it
+    if not alike(mine, its, fixed=known.fixed, active=facts.active):
         return f"{host} has another file there"
     return None
 
@@ -266,7 +268,7 @@ def why_kept(path: str, hosts: DiskHosts) -> str:
     if there is None:
         return ""
     is_seen, here = hosts.beside_disks_here(path)
-    if is_seen and here and not is_one_file(here, there, fixed=False, active=True):
+    if is_seen and here and not may_be_one_file(here, there, fixed=False, active=True):
         return ""
     return "the destination already had a file there, which may be the same one; remove it if it is not"
 

@@ -285,6 +285,7 @@ def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
         raise Refused(
             f"disk {disk.target}: {disk.path} is on {disk.shared_on or 'storage declared as shared'}, and "
             f"{disk.elsewhere}; mount the same storage on the destination, or set disk_storage: {{{disk.target}: full}}"
+            + (" (or shared, if it is the same file)" if disk.mode == "auto" else "")
         )
     move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage declared as shared'}")
     if not active or not disk.vouched or disk.fixed:

@@ -21,6 +21,7 @@ __all__ = [
     "cluster",
     "identified",
     "is_one_file",
+    "may_be_one_file",
     "other_cluster",
     "other_device",
     "other_pool",
@@ -30,16 +31,24 @@ __all__ = [
 _CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
 
 
-def is_one_file(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
-    """True if both hosts see one file. Its time of change is the server's; a copy has its own, as no user sets it.
-
-    A running guest writes to the file between two looks. Copies of a file that nobody writes to are as good.
+def may_be_one_file(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
+    """True if nothing tells that the hosts see different files. A running guest writes to its file between two looks;
+    copies of a file that nobody writes to are as good.
     """
     said = [(one.format, one.capacity_bytes, one.backing_path) for one in (here, there)]
     if said[0] != said[1] or (here.physical_bytes != there.physical_bytes and not active):
         return False
+    later_s = there.modified_s - here.modified_s
+    return fixed or (later_s >= -_CACHED_S and (active or later_s <= _CACHED_S))
+
+
+def is_one_file(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
+    """True if both hosts see one file: the server tells all its clients when it was changed, and a copy has a time of
+    its own, as no user sets that.
+    """
     apart_ns = abs(there.changed_ns - here.changed_ns)
-    return fixed or apart_ns <= (_CACHED_S * 10**9 if active else 0)
+    proved = fixed or apart_ns <= (_CACHED_S * 10**9 if active else 0)
+    return proved and may_be_one_file(here, there, fixed=fixed, active=active)
 
 
 @dataclasses.dataclass(frozen=True)

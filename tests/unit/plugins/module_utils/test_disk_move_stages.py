@@ -320,19 +320,26 @@ def _at(seconds: float) -> dict[str, int]:
         ({"allocation_bytes": 51}, {}, "off running"),
         ({"physical_bytes": 71}, {}, "running"),
         # A server tells one time to all its clients; while the guest writes, it is a little later or earlier.
-        ({"modified_s": 161.0}, {}, "off running"),
+        ({"modified_s": 160.0}, {}, "off running"),
+        ({"modified_s": 161.0}, {}, "running"),
+        ({"modified_s": 161.0}, {"fixed": True}, "off running"),
+        ({"modified_s": 40.0}, {}, "off running"),
+        ({"modified_s": 39.0}, {}, ""),
+        ({"modified_s": 39.0}, {"fixed": True}, "off running"),
         (_at(1e-9), {}, "running"),
         (_at(60), {}, "running"),
         (_at(61), {}, ""),
         (_at(-60), {}, "running"),
         (_at(-61), {}, ""),
         (_at(-61), {"fixed": True}, "off running"),
+        (_at(-61), {"mode": "shared"}, "off running"),
+        ({"modified_s": 39.0, **_at(0)}, {"mode": "shared"}, ""),
     ],
 )
 def test_which_file_of_the_destination_may_be_a_shared_disk(
     there: dict[str, t.Any], known: dict[str, t.Any], same: str
 ) -> None:
-    here = dataclasses.replace(FILE, physical_bytes=70, changed_ns=100 * 10**9)
+    here = dataclasses.replace(FILE, physical_bytes=70, modified_s=100.0, changed_ns=100 * 10**9)
     asked: Dialogue = [SHARED, WHOLE, (HERE, here), (THERE, dataclasses.replace(here, **there))]
     for state in ("off", "running"):
         looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
@@ -342,8 +349,8 @@ def test_which_file_of_the_destination_may_be_a_shared_disk(
 STORE = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"
 LOCAL = (ASK.shared_filesystem(STORE), None)
 STORE_HERE, STORE_THERE = ASK.beside_disks_here(STORE), ASK.beside_disks_there(STORE)
-VARIABLES = VolumeFile("raw", 540672, 540672, physical_bytes=540672, changed_ns=1000 * 10**9)
-OLD, SAME, NEW = (dataclasses.replace(VARIABLES, changed_ns=time * 10**9) for time in (900, 1000, 1050))
+VARIABLES = VolumeFile("raw", 540672, 540672, physical_bytes=540672, modified_s=1000.0)
+OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time, changed_ns=7) for time in (900.0, 1000.0, 1100.0))
 
 
 @pytest.mark.parametrize(

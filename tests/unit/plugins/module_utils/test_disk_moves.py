@@ -278,7 +278,7 @@ def test_shared_storage_that_the_destination_does_not_have_is_refused(active: bo
     known = disk(shared_on="nfs4", elsewhere="pool default of the destination is on another filesystem")
     refused = re.escape(
         f"disk vda: {known.path} is on nfs4, and pool default of the destination is on another filesystem; mount the same "
-        "storage on the destination, or set disk_storage: {vda: full}"
+        "storage on the destination, or set disk_storage: {vda: full} (or shared, if it is the same file)"
     )
     with pytest.raises(Refused, match=f"^{refused}$"):
         plan_move(known, active=active)
