@@ -85,7 +85,7 @@ def nothing_left() -> Iterator[None]:
 
 def made(where: str = "default", state: str = "running") -> str:
     """A guest on hyper1 with content in its disk; the digest of that."""
-    guest = {
+    guest: dict[str, t.Any] = {
         "name": "g",
         "vcpus": 1,
         "memory": "64MiB",
@@ -265,7 +265,7 @@ def test_a_lun_of_a_pool_moves_where_the_pools_are_one_target() -> None:
             "libvirt-daemon-driver-storage-iscsi-direct >/dev/null; systemctl restart libvirtd",
         )
     san(on1, TARGETS[0], "hyper1")
-    defined("volume", "<source pool='san' volume='unit:0:0:1' mode='direct'/>")
+    defined("volume", "<source pool='san' volume='unit:0:0:1'/>")
     on1("head -c 64M /dev/urandom > /root/lun1; virsh -q start g")
     before = on1("sha256sum < /root/lun1")
     assert "is missing on the destination" in refused()
