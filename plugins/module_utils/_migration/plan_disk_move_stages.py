@@ -26,17 +26,18 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_same_storage import (
     Device,
     PoolSource,
-    is_one_file,
     may_be_one_file,
     other_cluster,
     other_device,
     other_pool,
     own_server,
+    tell_one_file,
 )
 
 __all__ = ["DiskHosts", "DiskMoveFacts", "ImportedImage", "SeenDisk", "as_defined", "disk", "taken_back", "why_kept"]
 
 _DEPTH = 64  # files below a disk
+_LOOKS = 7  # each after twice the time: a client of a shared filesystem may keep what it knows for a minute
 _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
@@ -78,6 +79,9 @@ class DiskHosts(t.Protocol):
 
     def beside_disks_there(self, path: str) -> tuple[bool, VolumeFile | None]:
         """The same of the destination."""
+
+    def changed_ns(self, path: str, look: int) -> tuple[int, int]:
+        """When a file was last changed, as the source and the destination tell it some time after the look before."""
 
     def data_files_here(self, path: str) -> tuple[str, ...]:
         """The other files that hold the content of an image of the source."""
@@ -226,10 +230,19 @@ def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) -> 
     if there is None:
         return f"{host} does not have it"
     mine, its = (t.cast(VolumeFile, as_defined(one, raw=facts.raw)) for one in (here, there))
-    alike = may_be_one_file if known.mode == "shared" else is_one_file  # the user vouches for it
-    if not alike(mine, its, fixed=known.fixed, active=facts.active):
-        return f"{host} has another file there"
-    return None
+    return None if _is_one(facts, known, mine, its, hosts) else f"{host} has another file there"
+
+
+def _is_one(facts: DiskMoveFacts, known: MigratingDisk, here: VolumeFile, there: VolumeFile, hosts: DiskHosts) -> bool:
+    """True if the file of a disk on shared storage is the same on both hosts; if the user declares it to be, unless
+    something contradicts.
+    """
+    if not may_be_one_file(here, there, fixed=known.fixed, active=facts.active):
+        return False
+    first = (here.changed_ns, there.changed_ns)
+    if known.fixed or known.mode == "shared" or first[0] == first[1]:
+        return True
+    return facts.active and any(tell_one_file(first, hosts.changed_ns(known.path, look)) for look in range(_LOOKS))
 
 
 def _located(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:

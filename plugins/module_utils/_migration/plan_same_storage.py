@@ -20,12 +20,12 @@ __all__ = [
     "PoolSource",
     "cluster",
     "identified",
-    "is_one_file",
     "may_be_one_file",
     "other_cluster",
     "other_device",
     "other_pool",
     "own_server",
+    "tell_one_file",
 ]
 
 _CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
@@ -42,13 +42,11 @@ def may_be_one_file(here: VolumeFile, there: VolumeFile, *, fixed: bool, active:
     return fixed or (later_s >= -_CACHED_S and (active or later_s <= _CACHED_S))
 
 
-def is_one_file(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
-    """True if both hosts see one file: the server tells all its clients when it was changed, and a copy has a time of
-    its own, as no user sets that.
+def tell_one_file(first: tuple[int, int], later: tuple[int, int]) -> bool:
+    """True if two looks at a file that a guest writes to, from both hosts, prove that they see one: the server tells
+    both when it was changed, and a copy has a time of its own, which no user sets and which stands still.
     """
-    apart_ns = abs(there.changed_ns - here.changed_ns)
-    proved = fixed or apart_ns <= (_CACHED_S * 10**9 if active else 0)
-    return proved and may_be_one_file(here, there, fixed=fixed, active=active)
+    return later[0] == later[1] or (later[0] > first[0] and later[1] > first[1])
 
 
 @dataclasses.dataclass(frozen=True)

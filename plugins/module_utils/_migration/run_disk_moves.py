@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os.path
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
@@ -66,6 +67,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 __all__ = ["disks", "images", "taken_back", "unused", "variables"]
 
 _CEPH = "/etc/ceph"
+_FIRST_LOOK_S = 0.5
 _FILE = (
     "format",
     "capacity_bytes",
@@ -201,6 +203,13 @@ class _Hosts:
     @asked
     def beside_disks_there(self, path: str) -> tuple[bool, VolumeFile | None]:
         return _file_beside_disks(self.endpoints.dest, path)
+
+    @asked
+    def changed_ns(self, path: str, look: int) -> tuple[int, int]:
+        time.sleep(_FIRST_LOOK_S * 2**look)
+        ends = (self.endpoints.source, self.endpoints.dest)
+        here, there = (_file(end, path) or _file_beside_disks(end, path)[1] for end in ends)
+        return (here.changed_ns if here else 0, there.changed_ns if there else 0)
 
     @asked
     def data_files_here(self, path: str) -> tuple[str, ...]:

@@ -305,11 +305,6 @@ def test_what_libvirt_takes_back(disks: list[dict[str, t.Any]], dialogue: Dialog
         assert plan_disk_move_stages.taken_back(disks, hosts) == expected
 
 
-def _at(seconds: float) -> dict[str, int]:
-    """A file that was last changed so long after the other one's time."""
-    return {"changed_ns": int((100 + seconds) * 10**9)}
-
-
 @pytest.mark.parametrize(
     ("there", "known", "same"),
     [
@@ -319,31 +314,35 @@ def _at(seconds: float) -> dict[str, int]:
         ({"backing_path": "/b"}, {}, ""),
         ({"allocation_bytes": 51}, {}, "off running"),
         ({"physical_bytes": 71}, {}, "running"),
-        # A server tells one time to all its clients; while the guest writes, it is a little later or earlier.
-        ({"modified_s": 160.0}, {}, "off running"),
-        ({"modified_s": 161.0}, {}, "running"),
-        ({"modified_s": 161.0}, {"fixed": True}, "off running"),
-        ({"modified_s": 40.0}, {}, "off running"),
-        ({"modified_s": 39.0}, {}, ""),
-        ({"modified_s": 39.0}, {"fixed": True}, "off running"),
-        (_at(1e-9), {}, "running"),
-        (_at(60), {}, "running"),
-        (_at(61), {}, ""),
-        (_at(-60), {}, "running"),
-        (_at(-61), {}, ""),
-        (_at(-61), {"fixed": True}, "off running"),
-        (_at(-61), {"mode": "shared"}, "off running"),
-        ({"modified_s": 39.0, **_at(0)}, {"mode": "shared"}, ""),
     ],
 )
 def test_which_file_of_the_destination_may_be_a_shared_disk(
     there: dict[str, t.Any], known: dict[str, t.Any], same: str
 ) -> None:
-    here = dataclasses.replace(FILE, physical_bytes=70, modified_s=100.0, changed_ns=100 * 10**9)
+    here = dataclasses.replace(FILE, physical_bytes=70, modified_s=100.0, changed_ns=5)
     asked: Dialogue = [SHARED, WHOLE, (HERE, here), (THERE, dataclasses.replace(here, **there))]
     for state in ("off", "running"):
         looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
+        still = "changed_ns" in there and not known and state == "running"
+        asked = [*asked, *((ASK.changed_ns(PATH, look), (5, 7)) for look in range(7 if still else 0))]
         assert (seen(looked, asked).disk.elsewhere is None) == (state in same.split())
+
+
+@pytest.mark.parametrize(
+    ("later", "same"),
+    [
+        ([(7, 7)], True),  # the guest has written meanwhile, and both tell it
+        ([(6, 8)], True),  # it writes all the time
+        ([(9, 7), (9, 9)], True),  # the destination tells late
+        ([(5, 7), (6, 7), *[(6, 7)] * 4, (9, 7)], False),  # a copy, whose time stands still
+        ([*[(5, 8)] * 7], False),  # somebody writes to another file
+    ],
+)
+def test_looks_at_a_file_that_a_guest_writes_to(later: list[tuple[int, int]], same: bool) -> None:
+    here, there = (dataclasses.replace(FILE, changed_ns=changed) for changed in (5, 7))
+    looks = [(ASK.changed_ns(PATH, number), times) for number, times in enumerate(later)]
+    found = seen(facts(active=True), [SHARED, WHOLE, (HERE, here), (THERE, there), *looks]).disk
+    assert found.elsewhere == (None if same else "pool images of the destination has another file there")
 
 
 STORE = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"
