@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import files_qe
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
     libvirt_migrate,
+    plan_preflight,
     run_disk_moves,
     run_endpoints,
 )
@@ -25,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     DiskMove,
     Made,
     MigrationHost,
+    Move,
     Pool,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -45,7 +47,7 @@ DEST = MigrationHost(
     4000,
     "<cpu/>",
     (),
-    ("kvm",),
+    ("test",),
     {},
     pools=(Pool("default", IMAGES, 10**12),),
 )
@@ -91,7 +93,12 @@ class World(t.NamedTuple):
         assumed, dest = params.pop("assumed", False), params.pop("dest", DEST)
         found = libvirt_query.find(self.source, "box")
         assert found is not None
-        moves = run_disk_moves.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, dest, assumed=assumed)
+        options = {**PARAMS, **params}
+        moves, refused = run_disk_moves.disks(t.cast(t.Any, self), options, found, dest, assumed=assumed)
+        if refused:
+            guest = run_endpoints.guest(self.source, dataclasses.replace(found, live_xml=None, state="shutdown"))
+            move = Move("box", found.uuid, "hyper2", "", active=False, refused=tuple(refused))
+            plan_preflight.check(move, guest, dataclasses.replace(DEST, uuid="1111"), dest)
         return {move.target: move for move in moves}
 
 
@@ -714,10 +721,8 @@ def test_a_file_that_is_in_no_pool_of_the_source_is_refused(world: World, form: 
     world.dest.storagePoolCreateXML("<pool type='dir'><name>srv</name><target><path>/srv</path></target></pool>")
     world.guest(disks=disk(path))
     host = dataclasses.replace(DEST, pools=(Pool("srv", "/srv", 10**12),))
-    found = libvirt_query.find(world.source, "box")
-    assert found is not None
     with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk vda: ") as why:
-        run_disk_moves.disks(t.cast(t.Any, world), PARAMS, found, host, assumed=False)
+        world.disks(dest=host)
     assert str(why.value).endswith(
         f"{path} is in no active storage pool of the source; create a pool for its directory"
     )

@@ -157,7 +157,8 @@ def test_a_disk_goes_into_another_pool_and_back(state: str) -> None:
     assert "disk_pool: the guest has no disk sytem; did you mean system?" in said
     assert "hyper2 has no storage pool fsat; did you mean fast?" in said and "pool old of hyper2 is not active" in said
     on2("virsh -q pool-undefine old")
-    assert "pool fast of hyper2" in refused(pool="fast", reserve="3GiB")
+    said = refused(pool="fast", reserve="3GiB", disk_storage={"sytem": "full"})
+    assert "pool fast of hyper2 has" in said and "disk_storage: the guest has no disk sytem" in said
 
     done = moved("hyper2", disk_pool={"system": "fast"})
     assert done["disks"][0]["dest_path"] == NEW == disk("hyper2") == disk("hyper2", "--inactive")

@@ -235,6 +235,7 @@ class Move:
     keep_source_storage: bool = False
     reserve_bytes: int | None = None  # of room in the destination's pools that stays free; None: as always
     disks: tuple[DiskMove, ...] = ()
+    refused: tuple[str, ...] = ()  # why others cannot be transferred
     files: tuple[str, ...] = ()  # beside the disks of a guest that is off: UEFI variables, TPM state
     variables: tuple[LeftDisk, ...] = ()  # UEFI variables of a running guest: QEMU sends them, and the file is left
     kept: tuple[tuple[str, str], ...] = ()  # those of them that stay on the source, and why

@@ -47,24 +47,19 @@ def relabelling(*, owner: bool, selinux: bool) -> tuple[str, ...]:
 
 
 def ways(
-    guest: str,
-    dest: str,
     disks: t.Iterable[MigratingDisk],
     *,
     active: bool,
     waiting: t.Iterable[str] = (),
     wrong: t.Iterable[str] = (),
-) -> list[DiskMove]:
-    """How each disk of a guest is transferred; raises Refused with every disk that cannot be.
+) -> tuple[list[DiskMove], list[str]]:
+    """How each disk of a guest is transferred, and why disks cannot be.
 
     `waiting` are disks that only the stored definition has; `wrong` is what else is wrong with the options.
     """
     moves, refused = plan_moves(disks, active=active)
     problems = [f"disk {path} is pending until the next boot; attach or detach it first" for path in sorted(waiting)]
-    problems += [*wrong, *_twice(moves)]
-    if problems + refused:
-        raise Refused(f"cannot migrate {guest} to {dest}: " + "; ".join(problems + refused))
-    return moves
+    return moves, [*problems, *wrong, *_twice(moves), *refused]
 
 
 def wrong_pools(host: MigrationHost, dest: str, wanted: t.Iterable[str | None]) -> list[str]:

@@ -82,11 +82,8 @@ _FILE = (
 
 def disks(
     endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: MigrationHost, *, assumed: bool
-) -> tuple[DiskMove, ...]:
-    """How each disk is transferred; `assumed`: images that can be imported count as present.
-
-    Raises Refused with every disk that cannot be transferred.
-    """
+) -> tuple[tuple[DiskMove, ...], list[str]]:
+    """How each disk is transferred, and why disks cannot be; with `assumed`, images that can be imported are there."""
     document = found.live_xml or found.xml
     recorded = fields_record.read(document)
     # Only what a run to this very host made there, and nobody else since, may be replaced.
@@ -111,10 +108,10 @@ def disks(
         *unknown_disks(entries, params),
         *wrong_pools(dest, params["dest"], [params["pool"], *params["disk_pool"].values()]),
     ]
-    moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, wrong=wrong)
+    moves, problems = ways(seen, active=found.active, waiting=waiting, wrong=wrong)
     fixed = {one.path for one in seen if one.fixed} | {file.path for one in seen for file in one.chain}
     free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=_owned(recorded)), found.uuid)
-    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
+    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves), problems
 
 
 def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:

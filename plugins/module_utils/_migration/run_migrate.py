@@ -289,6 +289,8 @@ class _Run:
     ) -> Move:
         own = is_here(self.endpoints.source.getURI()) and found.active
         variables, kept = run_disk_moves.variables(self.endpoints, found) if own else ((), ())
+        assumed = self.gate.assumes(lambda: bool(self.params["assume_images"]))
+        disks, refused = run_disk_moves.disks(self.endpoints, self.params, found, dest, assumed=assumed)
         return self._bare_move(
             found.uuid,
             source_uuid=source.uuid,
@@ -296,13 +298,8 @@ class _Run:
             active=found.active,
             paused=found.state == "paused",
             autostart=starts_with_host(recorded, autostart=found.autostart),
-            disks=run_disk_moves.disks(
-                self.endpoints,
-                self.params,
-                found,
-                dest,
-                assumed=self.gate.assumes(lambda: bool(self.params["assume_images"])),
-            ),
+            disks=disks,
+            refused=tuple(refused),
             files=() if found.active else tuple(run_copy_offline.files(found)),
             variables=variables,
             kept=kept,

@@ -293,10 +293,9 @@ def test_a_disk_on_shared_storage_whose_data_is_not_there_is_refused(active: boo
 def test_a_file_that_would_be_copied_for_two_disks_is_refused() -> None:
     twice = [disk(), disk(target="vdb", fixed=True), disk(target="vdc", path=f"{IMAGES}/c.qcow2")]
     expected = f"disks vda and vdb are one file, {disk().path}, and would be copied twice; detach one of them"
-    with pytest.raises(Refused, match=f"^cannot migrate box to hyper2: {expected}$"):
-        ways("box", "hyper2", twice, active=False)
+    assert ways(twice, active=False)[1] == [expected]
     on_nfs = [dataclasses.replace(each, shared_on="nfs4") for each in twice]
-    assert {move.how for move in ways("box", "hyper2", on_nfs, active=False)} == {"shared"}
+    assert {move.how for move in ways(on_nfs, active=False)[0]} == {"shared"}
 
 
 @pytest.mark.parametrize(
@@ -439,8 +438,8 @@ def test_a_copied_file_names_the_same_base_from_its_new_place(name: str | None, 
 def test_two_disks_go_to_two_files() -> None:
     one, other = disk(into="fast", pool=FAST), disk(into="fast", pool=FAST, target="vdb", path="/srv/old/web1.qcow2")
     expected = "disks vda and vdb would both be copied to /srv/fast/web1.qcow2; choose another pool for one of them"
-    with pytest.raises(Refused, match=expected):
-        ways("box", "hyper2", [one, other], active=True)
+    (problem,) = ways([one, other], active=True)[1]
+    assert problem.startswith(expected)
 
 
 def test_what_is_wrong_with_pools_is_told_once_for_all_disks() -> None:
@@ -458,8 +457,7 @@ def test_what_is_wrong_with_pools_is_told_once_for_all_disks() -> None:
         f"storage pool vg of hyper2 {reasons['vg']}",
     ]
     lost = [disk(into="fsat", pool=None, lost=True, target=target) for target in ("vda", "vdb")]
-    with pytest.raises(Refused, match=f"^cannot migrate box to hyper2: {re.escape(wrong[0])}$"):
-        ways("box", "hyper2", lost, active=True, wrong=wrong[:1])
+    assert ways(lost, active=True, wrong=wrong[:1]) == ([], wrong[:1])
 
 
 # What both hosts have ----------------------------------------------------------------------------------------------
