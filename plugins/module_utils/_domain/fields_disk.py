@@ -353,7 +353,7 @@ def media(root: Element) -> list[dict[str, t.Any]]:
     for device, values in zip(root.findall("devices/disk"), read_all(root)):
         if fields_remote.has_medium(device):
             source = device.find("source")
-            servers = [host.get("name") or host.get("socket") for host in source.findall("host")]
+            servers = [*filter(None, (host.get("name") or host.get("socket") for host in source.findall("host")))]
             found.append({**values, "type": device.get("type"), "protocol": source.get("protocol"), "servers": servers})
     return found
 

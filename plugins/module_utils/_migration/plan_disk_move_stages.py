@@ -181,14 +181,14 @@ def _copied(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool, hosts: DiskH
     known = dataclasses.replace(known, ours=known.dest_path in facts.ours)
     if file is None or not file.backing_path:
         return SeenDisk(known)
-    if known.dest_path != path:
+    if known.dest_path != path and (known.fixed or not facts.active):
         known = dataclasses.replace(known, base_name=hosts.base_name_here(path))
     return _on_base(facts, known, file.backing_path, hosts)
 
 
 def _device(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
     """A block device, with the proof that both hosts have it, or why there is none."""
-    if not known.is_shared and known.mode != "auto":
+    if known.mode not in ("auto", "shared") or known.moves:
         return dataclasses.replace(known, device=True)
     here, there = hosts.device_here(known.path), hosts.device_there(known.path)
     proof, elsewhere = other_device(here, there, declared=known.mode == "shared")
@@ -197,11 +197,12 @@ def _device(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
 
 def _served(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
     """A disk on the network, and why both hosts may not reach the same one."""
-    if known.mode not in ("auto", "shared") or (known.volume and known.volume_there != known.path):
+    if known.mode not in ("auto", "shared") or known.moves or (known.volume and known.volume_there != known.path):
         return known
+    declared = known.mode == "shared"
     if known.volume:
-        why = other_pool(hosts.pool_here(known.volume[0]), hosts.pool_there(known.volume[0]))
-    elif known.mode == "shared":
+        why = other_pool(hosts.pool_here(known.volume[0]), hosts.pool_there(known.volume[0]), declared=declared)
+    elif declared:
         why = ""
     elif known.network == "rbd" and not known.servers:
         why = other_cluster(hosts.cluster_here(), hosts.cluster_there())

@@ -138,16 +138,18 @@ def _with_chains(moves: t.Mapping[MigratingDisk, DiskMove]) -> list[DiskMove]:
 
 def _twice(moves: t.Iterable[DiskMove]) -> t.Iterator[str]:
     """Files that would be copied for more than one disk, or to one path."""
-    by_path: dict[str, list[DiskMove]] = {}
+    by_path, by_dest = dict[str, list[str]](), dict[str, dict[str, str]]()
     for move in moves:
         if move.volume:
-            by_path.setdefault(move.dest_path, []).append(move)
-    for path, found in by_path.items():
-        targets = " and ".join(move.target for move in found)
-        if len({move.path for move in found}) > 1:
-            yield f"disks {targets} would both be copied to {path}; choose another pool for one of them (disk_pool)"
-        elif len(found) > 1:
-            yield f"disks {targets} are one file, {path}, and would be copied twice; detach one of them"
+            by_path.setdefault(move.path, []).append(move.target)
+            by_dest.setdefault(move.dest_path, {})[move.path] = move.target
+    for path, targets in by_path.items():
+        if len(targets) > 1:
+            yield f"disks {' and '.join(targets)} are one file, {path}, and would be copied twice; detach one of them"
+    for path, others in by_dest.items():
+        if len(others) > 1:
+            both = " and ".join(others.values())
+            yield f"disks {both} would both be copied to {path}; choose another pool for one of them (disk_pool)"
 
 
 def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
@@ -248,10 +250,9 @@ def _on_network(disk: MigratingDisk, network: str) -> DiskMove:
             f"{{{disk.target}: shared}}"
         )
     if disk.elsewhere:
-        remedy = "" if disk.volume else f", or set disk_storage: {{{disk.target}: shared}} if both hosts reach the same"
         raise Refused(
             f"disk {disk.target}: it is on the network ({network}), and {disk.elsewhere}; name a server that is the "
-            f"same for both hosts{remedy}"
+            f"same for both hosts, or set disk_storage: {{{disk.target}: shared}} if both reach the same"
         )
     return DiskMove(disk.target, disk.path, SHARED, f"on the network ({network})")
 

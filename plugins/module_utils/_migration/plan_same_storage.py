@@ -131,12 +131,16 @@ class PoolSource:
         return f"{self.type} {','.join(self.servers) or 'of no named server'} {self.name}"
 
 
-def other_pool(here: PoolSource | None, there: PoolSource | None) -> str:
-    """Why pools of one name are not one storage; empty if they are."""
+def other_pool(here: PoolSource | None, there: PoolSource | None, *, declared: bool) -> str:
+    """Why pools of one name are not one storage; empty if they are, or if nothing contradicts that they are `declared`
+    to be.
+    """
     if here is None or there is None:
         return f"{'the source' if here is None else 'the destination'} has no such pool"
     if (here.type, here.name) != (there.type, there.name):
         return f"the pool is {here} here and {there} on the destination"
+    if declared:
+        return ""
     if here.servers and there.servers and not {*here.servers} & {*there.servers}:
         return f"the pool is {here} here and {there} on the destination"
     return own_server([*here.servers, *there.servers])

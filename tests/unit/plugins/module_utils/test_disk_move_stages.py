@@ -168,6 +168,21 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         ),
         (facts(asked_into="nowhere"), [ALONE], disk(into="nowhere", lost=True)),
         (
+            facts(into=BASES, asked_into="bases", pools={}),
+            [
+                ALONE,
+                (ASK.is_taken_there("bases", "a.qcow2"), False),
+                (HERE, OVER),
+                WHOLE,
+                (ASK.base_name_here(PATH), NAME),
+                (ASK.file_here(BASE), None),
+                (ASK.file_there(BASE), ON),
+            ],
+            disk(into="bases", pool=BASES, file=OVER, base_name=NAME, base_there=ON, base_unknown=True),
+        ),
+        (facts(path=DEVICE, moves=True), [], disk(path=DEVICE, device=True, moves=True)),
+        (facts(network="nbd", moves=True), [], disk(network="nbd", moves=True)),
+        (
             facts(),
             [ALONE, FREE, (HERE, FILE), DIVIDED],
             disk(pool=IMAGES, file=FILE, data_files=("/images/a.raw",)),

@@ -440,6 +440,10 @@ def test_two_disks_go_to_two_files() -> None:
     expected = "disks vda and vdb would both be copied to /srv/fast/web1.qcow2; choose another pool for one of them"
     (problem,) = ways([one, other], active=True)[1]
     assert problem.startswith(expected)
+    twins = [disk(into="fast", pool=FAST), disk(target="vdb")]
+    assert ways(twins, active=True)[1] == [
+        f"disks vda and vdb are one file, {IMAGES}/web1.qcow2, and would be copied twice; detach one of them"
+    ]
 
 
 def test_what_is_wrong_with_pools_is_told_once_for_all_disks() -> None:
@@ -489,5 +493,5 @@ def test_a_disk_on_the_network_that_may_be_another_is_refused() -> None:
     with pytest.raises(Refused, match=r"localhost is another server .* set disk_storage: \{vda: shared\} if both"):
         plan_move(known, active=True)
     named = dataclasses.replace(known, volume=("p", "v"), volume_there="a")
-    with pytest.raises(Refused, match=r"name a server that is the same for both hosts$"):
+    with pytest.raises(Refused, match=r"localhost is another server .* set disk_storage"):
         plan_move(named, active=True)

@@ -133,21 +133,24 @@ CEPH = PoolSource("rbd", ("mon1", "mon2"), "vms")
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "why"),
+    ("here", "there", "why", "declared"),
     [
-        (CEPH, CEPH, ""),
-        (CEPH, PoolSource("rbd", ("mon2", "mon3"), "vms"), ""),
-        (CEPH, PoolSource("rbd", ("mon9",), "vms"), "the pool is rbd mon1,mon2 vms here and rbd mon9 vms on the destination"),
-        (CEPH, PoolSource("rbd", ("mon1",), "other"), "the pool is rbd mon1,mon2 vms here and rbd mon1 other on the destination"),
-        (CEPH, PoolSource("gluster", ("mon1",), "vms"), "the pool is rbd mon1,mon2 vms here and gluster mon1 vms on the destination"),
-        (CEPH, None, "the destination has no such pool"),
-        (None, CEPH, "the source has no such pool"),
-        (*[PoolSource("iscsi-direct", ("127.0.0.1",), "iqn.x:one")] * 2, "127.0.0.1 is another server on each host"),
-        (*[PoolSource("rbd", (), "vms")] * 2, "its definition names no server"),
+        (CEPH, CEPH, "", ""),
+        (CEPH, PoolSource("rbd", ("mon2", "mon3"), "vms"), "", ""),
+        (CEPH, PoolSource("rbd", ("mon9",), "vms"), "the pool is rbd mon1,mon2 vms here and rbd mon9 vms on the destination", ""),
+        (CEPH, PoolSource("rbd", ("mon1",), "other"), "the pool is rbd mon1,mon2 vms here and rbd mon1 other on the destination", None),
+        (CEPH, PoolSource("gluster", ("mon1",), "vms"), "the pool is rbd mon1,mon2 vms here and gluster mon1 vms on the destination", None),
+        (CEPH, None, "the destination has no such pool", None),
+        (None, CEPH, "the source has no such pool", None),
+        (*[PoolSource("iscsi-direct", ("127.0.0.1",), "iqn.x:one")] * 2, "127.0.0.1 is another server on each host", ""),
+        (*[PoolSource("rbd", (), "vms")] * 2, "its definition names no server", ""),
     ],
 )  # fmt: skip
-def test_one_network_pool_of_both_hosts(here: PoolSource | None, there: PoolSource | None, why: str) -> None:
-    assert other_pool(here, there) == why
+def test_one_network_pool_of_both_hosts(
+    here: PoolSource | None, there: PoolSource | None, why: str, declared: str | None
+) -> None:
+    assert other_pool(here, there, declared=False) == why
+    assert other_pool(here, there, declared=True) == (why if declared is None else declared)
 
 
 FSID = "1b2c3d4e-0000-4000-8000-00000000000A"
