@@ -8,25 +8,35 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
 __all__ = ["device", "pool_source"]
 
 
 def device(path: str, nodes: t.Iterable[str], volume: str | None, pool: str | None) -> dict[str, t.Any] | None:
     """Size and names of the block device at this path, from the documents of the host's devices, of its volume and of
-    that one's pool; None if none of them knows it.
+    that one's pool; None if none of them knows it. A volume that lies on one disk has the names of that, too.
     """
-    found: dict[str, t.Any] = {}
-    for node in map(parse, nodes):
-        names = {one.text or "" for one in node.iterfind("devnode")} | {node.findtext("capability/block") or ""}
-        if path in names:
-            found = {"size_bytes": int(node.findtext("capability/size") or 0), "links": tuple(sorted(names - {""}))}
+    known = [_node(root) for root in map(parse, nodes)]
+    found = next((dict(one) for one in known if path in one["links"]), {})
     if volume and pool:
         root = parse(volume)
-        known = {"pool_type": parse(pool).get("type"), "key": root.findtext("key") or ""}
-        found = {"size_bytes": int(root.findtext("capacity") or 0), "links": (path,), **found, **known}
+        below = {each.get("path") for each in root.iterfind("source/device")}
+        names = [one["links"] for one in known if len(below) == 1 and below & {*one["links"]}]
+        found = {
+            "size_bytes": int(root.findtext("capacity") or 0),
+            "links": (path, *sum(names, ())),
+            **found,
+            "pool_type": parse(pool).get("type"),
+            "key": root.findtext("key") or "",
+        }
     return found or None
+
+
+def _node(root: Element) -> dict[str, t.Any]:
+    """Size and names of one device of the host."""
+    names = {one.text or "" for one in root.iterfind("devnode")} | {root.findtext("capability/block") or ""}
+    return {"size_bytes": int(root.findtext("capability/size") or 0), "links": tuple(sorted(names - {""}))}
 
 
 def pool_source(xml: str) -> dict[str, t.Any]:

@@ -193,6 +193,17 @@ def test_what_libvirt_tells_of_a_device() -> None:
     }
 
 
+def test_a_logical_volume_has_the_number_of_its_disk() -> None:
+    """A copy of the disk has the UUIDs of its volumes."""
+    extents = "<source><device path='/dev/sda'><extent start='0' end='8'/></device>{}</source>"
+    volume = "<volume><key>aa-bb</key><capacity>8</capacity>{}</volume>"
+    one = xml_storage.device("/dev/vg/a", [CD, NODE], volume.format(extents.format("")), POOL)
+    assert one is not None and identified(Device(**one)) == {"LVM volume": "aabb", "WWN": NAA}
+    striped = volume.format(extents.format("<device path='/dev/sdb'/>"))
+    two = xml_storage.device("/dev/vg/a", [CD, NODE], striped, POOL)
+    assert two is not None and identified(Device(**two)) == {"LVM volume": "aabb"}
+
+
 @pytest.mark.parametrize(
     ("source", "servers", "name"),
     [
