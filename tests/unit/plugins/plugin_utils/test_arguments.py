@@ -234,7 +234,11 @@ REFUSED: list[tuple[str, Given, str]] = [
     ),
     ("delete_volume", {"host": "h1"}, "volume: delete_volume requires this argument; write -e volume=VOLUME"),
     ("resize_volume", {"host": "h1", "volume": "a"}, "size: resize_volume requires this argument; write -e size=SIZE"),
-    ("pools", {"pool": "data"}, "pool: pools does not take it; it belongs to add_disk, volumes, create_volume"),
+    (
+        "pools",
+        {"pool": "data"},
+        "pool: pools does not take it; it belongs to add_disk, migrate, volumes, create_volume",
+    ),
     ("start", {"guest": "a", "virt_grup": "kvm"}, "virt_grup: start has no such argument; did you mean virt_group?"),
     ("awx_setup", {"awx_scm_ur1": "x"}, "awx_scm_ur1: awx_setup has no such argument; did you mean awx_scm_url?"),
 ]
