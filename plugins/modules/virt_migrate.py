@@ -18,6 +18,9 @@ description:
     The result that libvirt returns does not decide this. A paused guest stays paused.
   - A guest that is off is migrated with its disks, its UEFI variables and its TPM state. It cannot be started on
     O(dest) before it is removed from the source.
+  - A disk on storage of both hosts stays where it is, if something proves that it is the same there. The kind of its
+    filesystem, its path, a device number and the name of a pool prove nothing. A disk that is a block device, or on the
+    network, is never copied.
   - Disks on local storage are copied in their own format and stay sparse. If the backing image of a disk is on the
     destination under the same path, only the disk's own data is copied. The disks on the source, and the file with the
     UEFI variables of a guest that runs, are removed after the guest was seen on the destination; a file that both hosts
@@ -82,7 +85,23 @@ options:
     choices: [auto, shared, delta, full]
     default: auto
   disk_storage:
-    description: O(storage) for individual disks, by name or target. A disk on the network takes V(auto) or V(shared).
+    description:
+      - O(storage) for individual disks, by name or target. A block device, and a disk on the network, take V(auto) or
+        V(shared).
+    type: dict
+    default: {}
+  pool:
+    description:
+      - Storage pool of O(dest) for all disks that are copied; an active one that is a directory (C(dir), C(fs) or
+        C(netfs)). Disks on shared storage, and those that the definition names by pool and volume, stay as they are.
+      - Defaults to the pool of O(dest) with the directory that the disk has on the source. Backing images must be there
+        under the same path in any case.
+    type: str
+  disk_pool:
+    description:
+      - O(pool) for individual disks, by name or target. A disk that is named here is copied, also from shared storage.
+      - Refused for a block device, and for a disk that is on the network, named by pool and volume, or declared as
+        shared.
     type: dict
     default: {}
   bandwidth:
@@ -173,6 +192,12 @@ EXAMPLES = r"""
     schedule: suspend_if_needed
     disk_storage: {data: shared}
 
+- name: Migrate a guest and put its data disk into another pool there
+  corral.virt.virt_migrate:
+    name: db1
+    dest: hyper2
+    disk_pool: {data: fast}
+
 - name: Abort the migration
   corral.virt.virt_migrate: {name: web1, dest: hyper2, state: aborted}
 """
@@ -190,8 +215,8 @@ mode:
   type: str
 disks:
   description:
-    - How each disk is transferred (C(how)) and C(why), with C(bytes_to_move); after a live migration also
-      C(disk_bytes), as counted in RV(disk_bytes).
+    - How each disk is transferred (C(how)) and C(why), with C(bytes_to_move) and its C(dest_path); after a live
+      migration also C(disk_bytes), as counted in RV(disk_bytes).
   returned: when it moves
   type: list
   elements: dict

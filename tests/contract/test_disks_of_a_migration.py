@@ -16,11 +16,17 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._migration import run_disk_moves, run_endpoints
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    libvirt_migrate,
+    plan_preflight,
+    run_disk_moves,
+    run_endpoints,
+)
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DiskMove,
     Made,
     MigrationHost,
+    Move,
     Pool,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -41,11 +47,18 @@ DEST = MigrationHost(
     4000,
     "<cpu/>",
     (),
-    ("kvm",),
+    ("test",),
     {},
     pools=(Pool("default", IMAGES, 10**12),),
 )
-PARAMS: dict[str, t.Any] = {"name": "box", "dest": "hyper2", "storage": "auto", "disk_storage": {}}
+PARAMS: dict[str, t.Any] = {
+    "name": "box",
+    "dest": "hyper2",
+    "storage": "auto",
+    "disk_storage": {},
+    "pool": None,
+    "disk_pool": {},
+}
 SYSTEM, DATA, SEED = f"{IMAGES}/box-system.qcow2", f"{IMAGES}/box-data.qcow2", f"{IMAGES}/box-seed.iso"
 NAMED = "debian-12.1a2b3c4d5e6f.qcow2"
 
@@ -80,7 +93,12 @@ class World(t.NamedTuple):
         assumed, dest = params.pop("assumed", False), params.pop("dest", DEST)
         found = libvirt_query.find(self.source, "box")
         assert found is not None
-        moves = run_disk_moves.disks(t.cast(t.Any, self), {**PARAMS, **params}, found, dest, assumed=assumed)
+        options = {**PARAMS, **params}
+        moves, refused = run_disk_moves.disks(t.cast(t.Any, self), options, found, dest, assumed=assumed)
+        if refused:
+            guest = run_endpoints.guest(self.source, dataclasses.replace(found, live_xml=None, state="shutdown"))
+            move = Move("box", found.uuid, "hyper2", "", active=False, refused=tuple(refused))
+            plan_preflight.check(move, guest, dataclasses.replace(DEST, uuid="1111"), dest)
         return {move.target: move for move in moves}
 
 
@@ -518,7 +536,8 @@ def test_a_pool_of_the_destination_that_is_not_active_is_told_with_all_the_rest(
     world.dest.storagePoolLookupByName("default").destroy()
     world.guest(disks=named("default", "box-data.qcow2"), active=False)
     with pytest.raises(
-        Refused, match=r"the guest has no disk vdx; disk vda: .* is missing on the destination; create and start"
+        Refused,
+        match=r"the guest has no disk vdx; did you mean vda\?; disk vda: .* is missing on the destination; create and start",
     ):
         world.disks(disk_storage={"vdx": "full"}, dest=dataclasses.replace(DEST, pools=()))
 
@@ -675,7 +694,9 @@ def test_what_came_to_the_destination_behind_libvirts_back_is_in_the_way(
 def test_a_disk_without_a_medium_is_none(world: World) -> None:
     world.guest(disks=disk(SYSTEM) + "<disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>")
     assert list(world.disks()) == ["vda"]
-    with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk_storage: the guest has no disk sda$"):
+    with pytest.raises(
+        Refused, match=r"^cannot migrate box to hyper2: disk_storage: the guest has no disk sda; did you mean vda\?$"
+    ):
         world.disks(disk_storage={"sda": "full"})
 
 
@@ -700,10 +721,8 @@ def test_a_file_that_is_in_no_pool_of_the_source_is_refused(world: World, form: 
     world.dest.storagePoolCreateXML("<pool type='dir'><name>srv</name><target><path>/srv</path></target></pool>")
     world.guest(disks=disk(path))
     host = dataclasses.replace(DEST, pools=(Pool("srv", "/srv", 10**12),))
-    found = libvirt_query.find(world.source, "box")
-    assert found is not None
     with pytest.raises(Refused, match=r"^cannot migrate box to hyper2: disk vda: ") as why:
-        run_disk_moves.disks(t.cast(t.Any, world), PARAMS, found, host, assumed=False)
+        world.disks(dest=host)
     assert str(why.value).endswith(
         f"{path} is in no active storage pool of the source; create a pool for its directory"
     )
@@ -779,3 +798,108 @@ def test_the_destination_does_not_read_its_pool_for_a_disk_that_stays_and_that_i
     world.guest(disks=disk(SYSTEM), active=False)
     world.share(SYSTEM)
     assert world.disks(storage=mode)["vda"].why == "on nfs4"
+
+
+# Pools of the destination, and storage that is no file --------------------------------------------------------------
+
+FAST = dataclasses.replace(DEST, pools=(*DEST.pools, Pool("fast", "/srv/fast", 10**12)))
+_POOL = "<pool type='{}'><name>{}</name><source>{}</source><target><path>/srv/{}</path></target></pool>"
+
+
+@pytest.mark.parametrize(
+    ("params", "paths"),
+    [
+        ({"pool": "fast"}, {"vda": "/srv/fast/box-system.qcow2", "vdb": "/srv/fast/box-data.qcow2"}),
+        ({"disk_pool": {"vdb": "fast"}}, {"vda": SYSTEM, "vdb": "/srv/fast/box-data.qcow2"}),
+        ({"pool": "fast", "disk_pool": {"vda": "default"}}, {"vda": SYSTEM, "vdb": "/srv/fast/box-data.qcow2"}),
+    ],
+)
+def test_copies_go_into_the_pool_that_was_asked_for(
+    world: World, params: dict[str, t.Any], paths: dict[str, str]
+) -> None:
+    world.dest.storagePoolCreateXML(_POOL.format("dir", "fast", "", "fast"))
+    world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"))
+    moves = world.disks(dest=FAST, **params)
+    assert {target: move.dest_path for target, move in moves.items()} == paths
+    assert {move.path for move in moves.values()} == {SYSTEM, DATA}, "which are removed here"
+
+
+def test_all_that_is_wrong_with_pools_is_told(world: World) -> None:
+    world.guest(disks=disk(SYSTEM) + disk(DATA, "vdb"))
+    with pytest.raises(Refused) as refused:  # noqa: PT011 (its whole text is compared)
+        world.disks(dest=FAST, pool="fsat", disk_pool={"vdc": "fast", "vdb": "none"})
+    assert str(refused.value) == (
+        "cannot migrate box to hyper2: disk_pool: the guest has no disk vdc; did you mean vdb?; hyper2 has no storage pool "
+        "fsat; did you mean fast?; hyper2 has no storage pool none"
+    )
+
+
+def test_which_pools_take_no_disks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"libvirt_version": 9000000, "qemu_version": 7002022, "memory_free_mib": 1}
+    monkeypatch.setattr(libvirt_migrate, "endpoint_facts", lambda _connection: facts)  # not of the test driver
+    for kind, name, source in (("dir", "off", ""), ("logical", "vg", "<name>vg</name>"), ("netfs", "nfs", NFS)):
+        made = world.dest.storagePoolDefineXML(_POOL.format(kind, name, source, name))
+        if name != "off":
+            made.create()
+    host = run_endpoints.host(world.dest)
+    assert {pool.name for pool in host.pools} == {"default", "nfs"}
+    assert host.unusable_pools == {
+        "off": "is not active; start it there (virt_pool state: active)",
+        "vg": "is of type logical, which is no directory; choose a dir, fs or netfs pool",
+    }
+
+
+NFS = "<host name='nas'/><dir path='/export'/><format type='nfs'/>"
+BLOCK = (
+    "<disk type='block' device='disk'><driver name='qemu' type='raw' cache='none'/><source dev='/dev/vg/box'/>"
+    "<target dev='vda' bus='virtio'/></disk>"
+)
+LUN = "<volume><name>box</name><capacity>1048576</capacity></volume>"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_block_device_that_libvirt_knows_on_both_hosts_is_compared(world: World, declared: bool) -> None:
+    """The test driver makes up a key, which identifies nothing beyond a host."""
+    params = {"disk_storage": {"vda": "shared"}} if declared else {}
+    world.guest(disks=BLOCK, active=False)
+    for connection, told in (
+        (world.source, "libvirt of the destination does not know it"),
+        (world.dest, "nothing identifies it"),
+    ):
+        pool = connection.storagePoolDefineXML(_POOL.format("logical", "vg", "<name>vg</name>", "vg"))
+        pool.create()
+        pool.createXML(LUN)
+        if declared:
+            assert world.disks(**params)["vda"].how == "shared"
+        else:
+            with pytest.raises(Refused, match=f"disk vda: block device /dev/vg/box is not copied, and {told}"):
+                world.disks()
+    world.dest.storageVolLookupByPath("/dev/vg/box").delete()
+    world.dest.storagePoolLookupByName("vg").createXML(LUN.replace("1048576", "2097152"))
+    with pytest.raises(Refused, match="it has 1048576 bytes here and 2097152 on the destination"):
+        world.disks(**params)
+
+
+RBD = "<host name='{}'/><name>{}</name>"
+
+
+@pytest.mark.parametrize(
+    ("there", "refused"),
+    [
+        (("mon1", "vms"), ""),
+        (("mon2", "vms"), "the pool is rbd mon1 vms here and rbd mon2 vms on the destination"),
+        (("mon1", "other"), "the pool is rbd mon1 vms here and rbd mon1 other on the destination"),
+    ],
+)
+def test_pools_on_the_network_of_one_name_are_compared_by_their_source(
+    world: World, monkeypatch: pytest.MonkeyPatch, there: tuple[str, str], refused: str
+) -> None:
+    monkeypatch.setattr(libvirt_storage, "path_in", lambda _connection, pool, name: f"{pool}/{name}")
+    for connection, source in ((world.source, ("mon1", "vms")), (world.dest, there)):
+        connection.storagePoolCreateXML(_POOL.format("rbd", "ceph", RBD.format(*source), "ceph"))
+    world.guest(disks=named("ceph", "box"))
+    if refused:
+        with pytest.raises(Refused, match=refused):
+            world.disks()
+    else:
+        assert world.disks()["vda"].why == "on the network (pool ceph)"

@@ -149,14 +149,34 @@ def test_pools_that_a_guest_needs_are_told_however_its_disks_name_them(connectio
             "<disk type='network' device='disk'><source protocol='rbd' name='p/c'><host name='m'/></source>"
             "<target dev='vdc'/></disk>"
         ),
+        *(
+            f"<disk type='block' device='disk'><source dev='{path}'/><target dev='vda'/></disk>"
+            for path in ("/dev/vg/a", "/dev/disk/by-path/a", "/dev/sdx")
+        ),
     )
+    for kind, name in (("logical", "vg"), ("iscsi", "san"), ("iscsi", "old")):
+        source = (
+            "<name>vg</name>"
+            if name == "vg"
+            else f"<host name='{name}'/><device path='iqn.2024-01.org.example:{name}'/>"
+        )
+        connection.storagePoolCreateXML(
+            f"<pool type='{kind}'><name>{name}</name><source>{source}</source><target><path>/dev/disk/by-path</path></target></pool>"
+        )
     for number, disk in enumerate(disks):
         connection.defineXML(
             f"<domain type='test'><name>box{number}</name><memory>1024</memory><os><type>hvm</type></os>"
             f"<devices>{disk}</devices></domain>"
         )
     seen = {one["name"]: one["pools"] for one in run_describe_host.describe_host(connection)["guests"]}
-    assert seen == {"box0": ["default"], "box1": ["fast"], "box2": []}
+    assert seen == {
+        "box0": ["default"],
+        "box1": ["fast"],
+        "box2": [],
+        "box3": ["vg"],
+        "box4": [],  # of one of two pools, and nothing tells of which
+        "box5": [],
+    }
 
 
 @pytest.mark.parametrize("state", ["shutdown", "running"])

@@ -364,7 +364,7 @@ def test_a_copy_that_broke_off_is_known_by_the_bytes_it_begins_with(
         return hashlib.sha256(there).hexdigest()
 
     monkeypatch.setattr(libvirt_transfer, "digest", digest)
-    assert run_migration_files._begun(None, str(path), size) is same
+    assert run_migration_files._begun(None, {str(path): str(path)}, str(path), size) is same
     assert asked == ([("default", "disk.qcow2")] if pool and here and len(here) >= size else []), (
         "what cannot be ours is not fetched"
     )

@@ -142,7 +142,7 @@ def test_a_disk_that_another_guest_uses_is_not_adopted(connection: t.Any, disk: 
 def test_a_guest_that_came_with_a_migration_is_not_changed_by_the_next_run(connection: t.Any, disk: Path) -> None:
     [entry] = entries(connection)
     guest = t.cast(str, entry.guest)
-    [there] = fields_record.arrived([entry], [str(disk)], guest=guest, source=entry.host, host=entry.host)
+    [there] = fields_record.arrived([entry], [str(disk)], guest=guest, source=entry.host, host=entry.host, moved={})
     assert there.identity is None
     assert with_entry(connection, identity=None) == there
     assert converge(connection)["changed"] is False

@@ -691,8 +691,9 @@ BUDGETS_KIB |= {
     "virt_image_info": 73,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
-# removes the UEFI variables that a running guest leaves behind, and looks before who has them.
-BUDGETS_KIB |= {"virt_migrate": 246, "virt_migrations": 246, "virt_tls": 50}
+# removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
+# hosts know of a block device, a pool or a server.
+BUDGETS_KIB |= {"virt_migrate": 253, "virt_migrations": 253, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is

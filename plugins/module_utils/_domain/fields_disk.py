@@ -348,11 +348,13 @@ def read_all(root: Element) -> list[dict[str, t.Any]]:
 
 
 def media(root: Element) -> list[dict[str, t.Any]]:
-    """Every disk with a medium as in `read_all`, also with `type` and, for a network disk, `protocol`."""
+    """Every disk with a medium as in `read_all`, also with `type` and, for a network disk, `protocol` and `servers`."""
     found = []
     for device, values in zip(root.findall("devices/disk"), read_all(root)):
         if fields_remote.has_medium(device):
-            found.append({**values, "type": device.get("type"), "protocol": device.find("source").get("protocol")})
+            source = device.find("source")
+            servers = [*filter(None, (host.get("name") or host.get("socket") for host in source.findall("host")))]
+            found.append({**values, "type": device.get("type"), "protocol": source.get("protocol"), "servers": servers})
     return found
 
 

@@ -188,16 +188,23 @@ def identified(xml: str, made: t.Mapping[str, FileIdentity]) -> str:
 
 
 def arrived(
-    volumes: t.Iterable[OwnedVolume], named: t.Collection[str], *, guest: str, source: str, host: str
+    volumes: t.Iterable[OwnedVolume],
+    named: t.Collection[str],
+    *,
+    guest: str,
+    source: str,
+    host: str,
+    moved: t.Mapping[str, str],
 ) -> tuple[OwnedVolume, ...]:
     """The disk entries of a guest that has migrated from `source` to `host` (UUIDs): its own ones that its definition
-    names (paths) now belong to `host`, without file identities, which the source cannot know.
+    names (paths) now belong to `host`, without file identities, which the source cannot know. `moved` maps paths on the
+    source to others on `host`.
 
     Others stay as they are: a copied definition brings entries that are not its own.
     """
     own = [one for one in volumes if (one.guest, one.host) == (guest, source)]
-    there = {one: OwnedVolume(one.path, guest, host) for one in own}
-    return tuple(there.get(one, one) for one in volumes if one not in there or one.path in named)
+    there = {one: OwnedVolume(moved.get(one.path, one.path), guest, host) for one in own}
+    return tuple(there.get(one, one) for one in volumes if one not in there or there[one].path in named)
 
 
 def update(xml: str, fields: t.Mapping[str, t.Any]) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "needs",
     "released",
     "reserved",
+    "with_disks",
     "with_firmware",
 ]
 
@@ -113,6 +114,16 @@ def with_firmware(xml: str, paths: t.Mapping[str, str]) -> str:
         loader.text = paths.get((loader.text or "").strip(), loader.text)
     for nvram in root.iterfind(_TEMPLATE):
         nvram.set("template", paths.get(nvram.get("template"), nvram.get("template")))
+    return text(root)
+
+
+def with_disks(xml: str, paths: t.Mapping[str, str]) -> str:
+    """The definition with disks under the paths of another host."""
+    if not paths:
+        return xml
+    root = parse(xml)
+    for source in root.iterfind("devices/disk/source[@file]"):
+        source.set("file", paths.get(source.get("file"), source.get("file")))
     return text(root)
 
 

@@ -87,10 +87,13 @@ def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> di
     return {**{key: value for key, value in item.items() if key != "xml"}, **more}
 
 
-def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]], arch: str) -> dict[str, t.Any]:
+def _brief(guest: t.Mapping[str, t.Any], pools: t.Sequence[t.Mapping[str, t.Any]], arch: str) -> dict[str, t.Any]:
     """The facts about a guest that placement and balancing use."""
     disks = [item for item in guest["disks"] if item.get("pool") or item.get("source", "").startswith("/")]
     directories = {item["source"].rpartition("/")[0] for item in disks if item.get("source")}
+    paths = [pool["path"] for pool in pools]
+    # Pools of devices share directories, such as /dev/disk/by-path: which of them has a disk is not known by its path.
+    holding = {pool["name"] for pool in pools if pool["path"] in directories and paths.count(pool["path"]) == 1}
     named = {item["pool"] for item in disks if item.get("pool")}
     sizes = [
         item.get("allocation_bytes" if item.get("format", "raw") == "raw" else "physical_bytes", 0) for item in disks
@@ -108,7 +111,7 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Iterable[t.Mapping[str, t.Any]
         "machine": guest["machine"] if guest["arch"] == arch else None,  # hosts tell those of their own architecture
         "devices": guest["devices"],
         "platform": guest["platform"] if guest["arch"] == arch else [],
-        "pools": sorted({pool["name"] for pool in pools if pool["path"] in directories} | named),
+        "pools": sorted(holding | named),
         "tags": guest["tags"],
         "unfinished": guest["unfinished"],
         "moving": guest["moving"],

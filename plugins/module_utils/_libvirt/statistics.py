@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 
 __all__ = [
     "baseline",
+    "block_devices",
     "cpu_seconds",
     "devices",
     "domain_capabilities",
@@ -91,7 +92,17 @@ def devices(connection: Connection) -> list[tuple[str, str]] | None:
 
     None if libvirt cannot list them.
     """
-    kinds = ("PCI_DEV", "MDEV", "USB_DEV")
+    return _devices(connection, ("PCI_DEV", "MDEV", "USB_DEV"), lambda name: name.startswith("usb_"))
+
+
+def block_devices(connection: Connection) -> list[str]:
+    """XML of all disks of the host; empty if libvirt cannot list them."""
+    return [xml for _name, xml in _devices(connection, ("STORAGE",), lambda _name: True) or ()]
+
+
+def _devices(
+    connection: Connection, kinds: t.Iterable[str], described: t.Callable[[str], bool]
+) -> list[tuple[str, str]] | None:
     flags = sum(getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}") for kind in kinds)
     try:
         found = connection.listAllDevices(flags)
@@ -103,5 +114,5 @@ def devices(connection: Connection) -> list[tuple[str, str]] | None:
     listed = []
     for item in found:
         with contextlib.suppress(NotFound), explained("read device", item.name()):
-            listed.append((item.name(), item.XMLDesc() if item.name().startswith("usb_") else ""))
+            listed.append((item.name(), item.XMLDesc() if described(item.name()) else ""))
     return listed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
@@ -65,6 +66,7 @@ class MigrationHost:
     guests: t.Mapping[str, tuple[str, str]]  # name -> (uuid, state)
     pools: tuple[Pool, ...] = ()
     links: frozenset[str] | None = None  # network interfaces, bridges among them; None: not known
+    unusable_pools: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # name -> why no disk is copied there
     maintenance: str | None = None  # the reason, while it takes no guests
     emulators: tuple[str, ...] = ()  # programs that libvirt knows to be there
 
@@ -110,6 +112,11 @@ class DiskMove:
     delete_source: bool = True  # after the guest has arrived
     vouched: bool = False  # only the user says that it is shared: libvirt would not move it
 
+    @property
+    def dest_path(self) -> str:
+        """Its path on the destination."""
+        return self.volume.path if self.volume else self.path
+
 
 @dataclasses.dataclass(frozen=True)
 class Made:
@@ -122,6 +129,7 @@ class Made:
     changed: str  # when, in the words of the destination; empty while it is not known
     path: str
     mark: str = ""  # random, in the header of a qcow2: whoever replaces the file does not have it
+    origin: str = ""  # path of the disk on the source, where it is another
 
     MAKING: t.ClassVar[str] = "making"  # asked for: libvirt makes it only where nothing is
     MADE: t.ClassVar[str] = "made"  # and nobody wrote to it since
@@ -129,7 +137,8 @@ class Made:
     OPEN: t.ClassVar[str] = "open"  # made, and written to by QEMU: only its mark tells
 
     def __str__(self) -> str:
-        return f"{self.phase} {self.size_bytes} {self.changed or '-'} {self.mark or '-'} {self.path}"
+        known = f"{self.mark or '-'}:{urllib.parse.quote(self.origin)}" if self.origin else self.mark or "-"
+        return f"{self.phase} {self.size_bytes} {self.changed or '-'} {known} {self.path}"
 
     @classmethod
     def parse(cls, text: str) -> Made:
@@ -137,8 +146,14 @@ class Made:
         if text.startswith("/"):
             return cls(cls.MADE, -1, "", text)
         phase, size, changed, rest = text.split(" ", 3)
-        mark, path = ("", rest) if rest.startswith("/") else rest.split(" ", 1)  # earlier versions knew no mark
-        return cls(phase, int(size), changed.strip("-"), path, mark.strip("-"))
+        known, path = ("", rest) if rest.startswith("/") else rest.split(" ", 1)  # earlier versions knew no mark
+        mark, _colon, origin = known.partition(":")
+        return cls(phase, int(size), changed.strip("-"), path, mark.strip("-"), urllib.parse.unquote(origin))
+
+    @property
+    def source_path(self) -> str:
+        """The path of the disk on the source."""
+        return self.origin or self.path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,10 +235,16 @@ class Move:
     keep_source_storage: bool = False
     reserve_bytes: int | None = None  # of room in the destination's pools that stays free; None: as always
     disks: tuple[DiskMove, ...] = ()
+    refused: tuple[str, ...] = ()  # why others cannot be transferred
     files: tuple[str, ...] = ()  # beside the disks of a guest that is off: UEFI variables, TPM state
     variables: tuple[LeftDisk, ...] = ()  # UEFI variables of a running guest: QEMU sends them, and the file is left
     kept: tuple[tuple[str, str], ...] = ()  # those of them that stay on the source, and why
     firmware: tuple[tuple[str, str], ...] = ()  # paths on the source and on the destination, where they differ
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Paths of disks here that are others on the destination, with these."""
+        return {disk.path: disk.dest_path for disk in self.disks if disk.path != disk.dest_path}
 
     @property
     def mode(self) -> str:

@@ -23,11 +23,21 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     VolumeFile,
     volume_of,
 )
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_same_storage import (
+    Device,
+    PoolSource,
+    may_be_one_file,
+    other_cluster,
+    other_device,
+    other_pool,
+    own_server,
+    tell_one_file,
+)
 
 __all__ = ["DiskHosts", "DiskMoveFacts", "ImportedImage", "SeenDisk", "as_defined", "disk", "taken_back", "why_kept"]
 
-_CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
 _DEPTH = 64  # files below a disk
+_LOOKS = 7  # each after twice the time: a client of a shared filesystem may keep what it knows for a minute
 _CLOCK_S = 2  # between a file's time and that in its manifest
 
 
@@ -70,8 +80,32 @@ class DiskHosts(t.Protocol):
     def beside_disks_there(self, path: str) -> tuple[bool, VolumeFile | None]:
         """The same of the destination."""
 
+    def changed_ns(self, path: str, look: int) -> tuple[int, int]:
+        """When a file was last changed, as the source and the destination tell it some time after the look before."""
+
     def data_files_here(self, path: str) -> tuple[str, ...]:
         """The other files that hold the content of an image of the source."""
+
+    def base_name_here(self, path: str) -> str | None:
+        """The name of an image's backing file, as the image on the source has it."""
+
+    def device_here(self, path: str) -> Device | None:
+        """The block device of the source with this name; None if libvirt knows none."""
+
+    def device_there(self, path: str) -> Device | None:
+        """The same of the destination."""
+
+    def pool_here(self, name: str) -> PoolSource | None:
+        """Where the volumes of a pool of the source come from; None if there is no such pool."""
+
+    def pool_there(self, name: str) -> PoolSource | None:
+        """The same of the destination."""
+
+    def cluster_here(self) -> str | None:
+        """The FSID of the source's own Ceph cluster; None if its configuration has none."""
+
+    def cluster_there(self) -> str | None:
+        """The same of the destination."""
 
     def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
         """What is at the path of a shared disk in a pool of the destination; None if nothing is."""
@@ -98,6 +132,7 @@ class DiskMoveFacts:
     pools: t.Mapping[str, Pool]  # by directory
     ours: t.Collection[str]  # paths that an earlier run of this move made there
     active: bool  # whether the guest runs
+    into: Pool | None = None  # that was asked for
 
     def pool(self, path: str) -> Pool | None:
         """The destination's pool for the directory of a file."""
@@ -115,60 +150,100 @@ class SeenDisk:
 def disk(facts: DiskMoveFacts, hosts: DiskHosts) -> SeenDisk:
     """What both hosts have of a disk; for one that stays where it is, neither file nor base."""
     known = _located(facts.disk, hosts)
-    path, mode = known.path, known.mode
-    if known.network or not path:
+    path = known.path
+    if known.network:
+        return SeenDisk(_served(known, hosts))
+    if not path:
         return SeenDisk(known)
+    if known.device or _is_device(path):
+        return SeenDisk(_device(known, hosts))
     shared_on = hosts.shared_filesystem(path)
     known = dataclasses.replace(known, shared_on=shared_on)
-    if mode == "shared" and shared_on is None and not _is_device(path):
+    if known.mode == "shared" and shared_on is None:
         relabelled = hosts.relabelling()
         known = dataclasses.replace(known, vouched=True, relabelled=" and ".join(relabelled))
-    pool = facts.pool(path)
-    if mode == "shared" or (mode == "auto" and shared_on):
-        data, elsewhere = _local_data(facts, known, hosts), _elsewhere(facts, known, pool, hosts)
+    if known.is_shared:
+        data, elsewhere = _local_data(facts, known, hosts), _elsewhere(facts, known, hosts)
         return SeenDisk(dataclasses.replace(known, data_files=data, elsewhere=elsewhere))
+    pool = facts.into if known.into else facts.pool(path)
     if pool is None:
-        return SeenDisk(known)
-    taken = hosts.is_taken_there(pool.name, known.name)
+        return SeenDisk(dataclasses.replace(known, lost=bool(known.into)))
+    return _copied(facts, known, pool, hosts)
+
+
+def _copied(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool, hosts: DiskHosts) -> SeenDisk:
+    """A disk that is copied into a pool, with its file and its base."""
+    path, taken = known.path, hosts.is_taken_there(pool.name, known.name)
     file = hosts.file_here(path) or hosts.new_file_here(path)
     file = as_defined(file, raw=facts.raw)
     data = hosts.data_files_here(path) if file and file.format != "raw" else ()
-    known = dataclasses.replace(known, pool=pool, taken=taken, ours=path in facts.ours, file=file, data_files=data)
+    known = dataclasses.replace(known, pool=pool, taken=taken, file=file, data_files=data)
+    known = dataclasses.replace(known, ours=known.dest_path in facts.ours)
     if file is None or not file.backing_path:
         return SeenDisk(known)
+    if known.dest_path != path and (known.fixed or not facts.active):
+        known = dataclasses.replace(known, base_name=hosts.base_name_here(path))
     return _on_base(facts, known, file.backing_path, hosts)
+
+
+def _device(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
+    """A block device, with the proof that both hosts have it, or why there is none."""
+    if known.mode not in ("auto", "shared") or known.moves:
+        return dataclasses.replace(known, device=True)
+    here, there = hosts.device_here(known.path), hosts.device_there(known.path)
+    proof, elsewhere = other_device(here, there, declared=known.mode == "shared")
+    return dataclasses.replace(known, device=True, shared_on=proof or None, elsewhere=elsewhere or None)
+
+
+def _served(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
+    """A disk on the network, and why both hosts may not reach the same one."""
+    if known.mode not in ("auto", "shared") or known.moves or (known.volume and known.volume_there != known.path):
+        return known
+    declared = known.mode == "shared"
+    if known.volume:
+        why = other_pool(hosts.pool_here(known.volume[0]), hosts.pool_there(known.volume[0]), declared=declared)
+    elif declared:
+        why = ""
+    elif known.network == "rbd" and not known.servers:
+        why = other_cluster(hosts.cluster_here(), hosts.cluster_there())
+    else:
+        why = own_server(known.servers)
+    return dataclasses.replace(known, elsewhere=why or None)
 
 
 def _local_data(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) -> tuple[str, ...]:
     """Data files of a disk on shared storage that are not on shared storage themselves."""
-    if facts.raw or not known.shared_on or _is_device(known.path):
+    if facts.raw or not known.shared_on:
         return ()
     data = [path for path in hosts.data_files_here(known.path) if os.path.isabs(path)]
     return tuple(path for path in data if not hosts.shared_filesystem(path))
 
 
-def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool | None, hosts: DiskHosts) -> str | None:
-    """Why a disk on shared storage is not the destination's file at its path; None as far as its pool tells."""
-    if pool is None or _is_device(known.path):
-        return None
-    here = as_defined(hosts.file_here(known.path), raw=facts.raw)
-    there = as_defined(hosts.shared_file_there(pool.name, known.path), raw=facts.raw)
+def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) -> str | None:
+    """Why a disk on shared storage is not the destination's file at its path; None if it is."""
+    pool, path = facts.pool(known.path), known.path
+    here = hosts.file_here(path) or hosts.beside_disks_here(path)[1]
+    is_seen, there = (True, hosts.shared_file_there(pool.name, path)) if pool else hosts.beside_disks_there(path)
+    host = f"pool {pool.name} of the destination" if pool else "the destination"
+    if not is_seen or here is None:
+        at = host if here else "the source"
+        return None if known.mode == "shared" else f"libvirt of {at} cannot list its directory"
     if there is None:
-        return f"pool {pool.name} of the destination does not have it"
-    if here and not _may_be_one(here, there, fixed=known.fixed, active=facts.active):
-        return f"pool {pool.name} of the destination has another file there"
-    return None
+        return f"{host} does not have it"
+    mine, its = (t.cast(VolumeFile, as_defined(one, raw=facts.raw)) for one in (here, there))
+    return None if _is_one(facts, known, mine, its, hosts) else f"{host} has another file there"
 
 
-def _may_be_one(here: VolumeFile, there: VolumeFile, *, fixed: bool, active: bool) -> bool:
-    """True if both hosts may see one file. A running guest writes to it between two looks; copies of a file that nobody
-    writes to are as good.
+def _is_one(facts: DiskMoveFacts, known: MigratingDisk, here: VolumeFile, there: VolumeFile, hosts: DiskHosts) -> bool:
+    """True if the file of a disk on shared storage is the same on both hosts; if the user declares it to be, unless
+    something contradicts.
     """
-    said = [(one.format, one.capacity_bytes, one.backing_path) for one in (here, there)]
-    if said[0] != said[1] or (here.physical_bytes != there.physical_bytes and not active):
+    if not may_be_one_file(here, there, fixed=known.fixed, active=facts.active):
         return False
-    later_s = there.modified_s - here.modified_s
-    return fixed or (later_s >= -_CACHED_S and (active or later_s <= _CACHED_S))
+    first = (here.changed_ns, there.changed_ns)
+    if known.fixed or known.mode == "shared" or first[0] == first[1]:
+        return True
+    return facts.active and any(tell_one_file(first, hosts.changed_ns(known.path, look)) for look in range(_LOOKS))
 
 
 def _located(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
@@ -207,7 +282,7 @@ def why_kept(path: str, hosts: DiskHosts) -> str:
     if there is None:
         return ""
     is_seen, here = hosts.beside_disks_here(path)
-    if is_seen and here and not _may_be_one(here, there, fixed=False, active=True):
+    if is_seen and here and not may_be_one_file(here, there, fixed=False, active=True):
         return ""
     return "the destination already had a file there, which may be the same one; remove it if it is not"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os.path
+import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
@@ -19,11 +20,13 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     FULL,
     SHARED,
     DiskMove,
+    MigrationHost,
     Pool,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
     VolumeFile,
+    near,
 )
 
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "plan_moves",
     "relabelling",
     "ways",
+    "wrong_pools",
 ]
 
 _SAFE_CACHES = ("none", "directsync")
@@ -43,25 +47,32 @@ def relabelling(*, owner: bool, selinux: bool) -> tuple[str, ...]:
 
 
 def ways(
-    guest: str,
-    dest: str,
     disks: t.Iterable[MigratingDisk],
     *,
     active: bool,
     waiting: t.Iterable[str] = (),
-    unknown: t.Iterable[str] = (),
-) -> list[DiskMove]:
-    """How each disk of a guest is transferred; raises Refused with every disk that cannot be.
+    wrong: t.Iterable[str] = (),
+) -> tuple[list[DiskMove], list[str]]:
+    """How each disk of a guest is transferred, and why disks cannot be.
 
-    `waiting` are disks that only the stored definition has; `unknown` are disks that only the task names.
+    `waiting` are disks that only the stored definition has; `wrong` is what else is wrong with the options.
     """
     moves, refused = plan_moves(disks, active=active)
     problems = [f"disk {path} is pending until the next boot; attach or detach it first" for path in sorted(waiting)]
-    problems += [f"disk_storage: the guest has no disk {key}" for key in sorted(unknown)]
-    problems += _twice(moves)
-    if problems + refused:
-        raise Refused(f"cannot migrate {guest} to {dest}: " + "; ".join(problems + refused))
-    return moves
+    return moves, [*problems, *wrong, *_twice(moves), *refused]
+
+
+def wrong_pools(host: MigrationHost, dest: str, wanted: t.Iterable[str | None]) -> list[str]:
+    """Why pools of the destination that were asked for cannot take disks."""
+    usable = {pool.name for pool in host.pools}
+    lacking = sorted({pool for pool in wanted if pool and pool not in usable})
+    reasons = host.unusable_pools
+    return [
+        f"storage pool {pool} of {dest} {reasons[pool]}"
+        if pool in reasons
+        else f"{dest} has no storage pool {pool}{near(pool, usable)}"
+        for pool in lacking
+    ]
 
 
 def deletable(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
@@ -78,6 +89,8 @@ def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[
     """
     moves, problems = {}, []
     for disk in disks:
+        if disk.lost:
+            continue  # the pool that was asked for is told once, for all disks
         try:
             moves[disk] = plan_move(disk, active=active)
         except Refused as error:
@@ -124,26 +137,40 @@ def _with_chains(moves: t.Mapping[MigratingDisk, DiskMove]) -> list[DiskMove]:
 
 
 def _twice(moves: t.Iterable[DiskMove]) -> t.Iterator[str]:
-    """Files that would be copied for more than one disk."""
-    by_path: dict[str, list[str]] = {}
+    """Files that would be copied for more than one disk, or to one path."""
+    by_path, by_dest = dict[str, list[str]](), dict[str, dict[str, str]]()
     for move in moves:
         if move.volume:
             by_path.setdefault(move.path, []).append(move.target)
+            by_dest.setdefault(move.dest_path, {})[move.path] = move.target
     for path, targets in by_path.items():
         if len(targets) > 1:
             yield f"disks {' and '.join(targets)} are one file, {path}, and would be copied twice; detach one of them"
+    for path, others in by_dest.items():
+        if len(others) > 1:
+            both = " and ".join(others.values())
+            yield f"disks {both} would both be copied to {path}; choose another pool for one of them (disk_pool)"
 
 
 def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     """How the disk is transferred; raises Refused."""
     if disk.volume:
         _check_volume(disk, *disk.volume)
+    if disk.moves:
+        _check_pool(disk)
     if disk.network:
         return _on_network(disk, disk.network)
-    if disk.mode == "shared" or (disk.mode == "auto" and disk.shared_on):
+    if disk.device:
+        return _on_device(disk)
+    if disk.is_shared:
         return _shared(disk, active=active)
+    return _copied(disk, active=active)
+
+
+def _copied(disk: MigratingDisk, *, active: bool) -> DiskMove:
+    """How a disk that is copied is transferred; raises Refused."""
     pool, file = _allowed(disk)
-    volume = Volume(pool.name, disk.name, disk.path, file.capacity_bytes, file.format)
+    volume = Volume(pool.name, disk.name, disk.dest_path, file.capacity_bytes, file.format)
     based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
     size_bytes = file.allocation_bytes
     doubt = disk.base_there is None or disk.base_unknown
@@ -159,6 +186,8 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
             return _refuse_bare(disk, why)
         if disk.data_files:
             return _refuse_data_file(disk)
+        if _is_relative(disk.base_name):
+            return _refuse_relative(disk)
         reason = "nothing writes to it" if disk.fixed else "the guest is off"
         return dataclasses.replace(move, how=COPY, why=reason, volume=based)
     if disk.volume:
@@ -173,6 +202,18 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
     if disk.mode == "delta":
         raise Refused(f"disk {disk.target}: {why}; import it there with virt_image, or use storage: full")
     return _flattened(disk, move, why)
+
+
+def _check_pool(disk: MigratingDisk) -> None:
+    """Raise Refused if a pool was asked for a disk that is not copied as a file."""
+    kinds = {
+        "it is on the network": disk.network,
+        "it is a block device": disk.device,
+        "its storage is declared as shared": disk.mode == SHARED,
+        "it is named by pool and volume, and not by its path (source)": disk.volume and disk.into != disk.volume[0],
+    }
+    if why := next((text for text, met in kinds.items() if met), None):
+        raise Refused(f"disk {disk.target}: {why}, and is not copied into pool {disk.into}; omit disk_pool for it")
 
 
 def _check_volume(disk: MigratingDisk, pool: str, name: str) -> None:
@@ -208,7 +249,25 @@ def _on_network(disk: MigratingDisk, network: str) -> DiskMove:
             f"disk {disk.target}: it is on the network ({network}), and is not copied; set disk_storage: "
             f"{{{disk.target}: shared}}"
         )
+    if disk.elsewhere:
+        raise Refused(
+            f"disk {disk.target}: it is on the network ({network}), and {disk.elsewhere}; name a server that is the "
+            f"same for both hosts, or set disk_storage: {{{disk.target}: shared}} if both reach the same"
+        )
     return DiskMove(disk.target, disk.path, SHARED, f"on the network ({network})")
+
+
+def _on_device(disk: MigratingDisk) -> DiskMove:
+    """The move of a block device, which stays where it is; raises Refused unless both hosts have it."""
+    if disk.elsewhere or disk.mode in (DELTA, FULL):
+        why = disk.elsewhere or "a copy was requested"
+        raise Refused(
+            f"disk {disk.target}: block device {disk.path} is not copied, and {why}; if both hosts have it, let "
+            "libvirt of both know it (virt_pool of type logical, iscsi, scsi or mpath), or set disk_storage: "
+            f"{{{disk.target}: shared}}; else copy it to a file first (virsh blockcopy)"
+        )
+    why = f"on both hosts ({disk.shared_on})" if disk.shared_on else "on storage declared as shared"
+    return DiskMove(disk.target, disk.path, SHARED, why)
 
 
 def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
@@ -222,6 +281,7 @@ def _shared(disk: MigratingDisk, *, active: bool) -> DiskMove:
         raise Refused(
             f"disk {disk.target}: {disk.path} is on {disk.shared_on or 'storage declared as shared'}, and "
             f"{disk.elsewhere}; mount the same storage on the destination, or set disk_storage: {{{disk.target}: full}}"
+            + (" (or shared, if it is the same file)" if disk.mode == "auto" else "")
         )
     move = DiskMove(disk.target, disk.path, SHARED, f"on {disk.shared_on or 'storage declared as shared'}")
     if not active or not disk.vouched or disk.fixed:
@@ -266,7 +326,7 @@ def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
         )
     if disk.taken and not disk.ours:
         raise Refused(
-            f"disk {disk.target}: {disk.path} already exists on the destination, and no migration of this guest "
+            f"disk {disk.target}: {disk.dest_path} already exists on the destination, and no migration of this guest "
             f"created it; if it is the same file, set disk_storage: {{{disk.target}: shared}}; if it is a leftover, "
             "inspect it and remove it there"
         )
@@ -307,6 +367,18 @@ def _refuse_data_file(disk: MigratingDisk) -> t.NoReturn:
     raise Refused(
         f"disk {disk.target}: its data is in {', '.join(disk.data_files)}, which is not copied with it; make it one "
         f"file (qemu-img convert -O qcow2 {disk.path} NEW) and name that, or put both on shared storage"
+    )
+
+
+def _is_relative(name: str | None) -> bool:
+    """True if a backing file's name leads from another directory to another file."""
+    return bool(name) and not re.match(r"/|\w+:", t.cast(str, name))
+
+
+def _refuse_relative(disk: MigratingDisk) -> t.NoReturn:
+    raise Refused(
+        f"disk {disk.target}: its backing file is {disk.base_name}, as seen from {disk.path}, and would be another one "
+        f"in pool {disk.into}; name it absolutely (virt_image state: rebased), or omit the pool"
     )
 
 

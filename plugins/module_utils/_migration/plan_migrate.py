@@ -82,14 +82,19 @@ class _OfDisk(MigrateStep):
 
     @property
     def path(self) -> str:
-        """The path of the disk on both hosts."""
-        return self.disk.path
+        """The path of the disk on the destination."""
+        return self.disk.dest_path
 
 
 class CopyDisk(_OfDisk):
     """Copy a disk while nobody writes it."""
 
-    template = "copy {0.path} to {1.dest}"
+    template = "copy {0.disk.path} to {1.dest}{0.into}"
+
+    @property
+    def into(self) -> str:
+        """Its path there, where that is another."""
+        return "" if self.disk.path == self.path else f" ({self.path})"
 
 
 class MakeDisk(_OfDisk):

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
 
-__all__ = ["Described", "MigratingDisk", "VolumeFile", "as_requested", "unknown_disks", "volume_of"]
+__all__ = ["Described", "MigratingDisk", "VolumeFile", "as_requested", "near", "unknown_disks", "volume_of"]
 
 # Types of disks that a migration copies, or leaves on storage that both hosts have.
 _TYPES = ("file", "block", "volume", "network")
@@ -29,6 +30,7 @@ class VolumeFile:
     backing_format: str | None = None
     physical_bytes: int | None = None  # length of the file, where that is known
     modified_s: float = 0.0  # when, since the epoch
+    changed_ns: int = 0  # when content or owner changed last: no user sets it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +56,18 @@ class MigratingDisk:
     volume_there: str | None = None  # path of the volume that they name on the destination
     elsewhere: str | None = None  # why the destination has something else at the path of a shared disk
     network: str | None = None  # protocol, or pool, by which both hosts reach a disk on the network
+    servers: tuple[str, ...] = ()  # that its definition names, or their sockets
+    device: bool = False  # a block device
+    into: str | None = None  # pool of the destination that was asked for
+    moves: bool = False  # it was asked for this very disk, which is copied then, also from shared storage
+    lost: bool = False  # the destination cannot take it into that pool
     fixed: bool = False  # the guest only reads it
     shareable: bool = False
     pool: Pool | None = None  # of the destination, for its directory
     taken: bool = False  # the destination has a file of that name
     ours: bool = False  # which an earlier run of this move made
     file: VolumeFile | None = None
+    base_name: str | None = None  # of its base, as it is in the file, where that matters
     base: VolumeFile | None = None
     base_there: VolumeFile | None = None
     assumed: bool = False  # an image that the destination lacks is counted as being there
@@ -76,6 +84,18 @@ class MigratingDisk:
         """The name of the disk's volume."""
         return os.path.basename(self.path)
 
+    @property
+    def is_shared(self) -> bool:
+        """True if it stays where it is."""
+        return self.mode == "shared" or (self.mode == "auto" and bool(self.shared_on) and not self.moves)
+
+    @property
+    def dest_path(self) -> str:
+        """The path of its copy on the destination."""
+        if self.pool is None or os.path.normpath(os.path.dirname(self.path)) == self.pool.path:
+            return self.path
+        return os.path.join(self.pool.path, self.name)
+
 
 Described = t.Mapping[str, t.Any]  # a disk, as its definition describes it
 
@@ -90,6 +110,10 @@ def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *,
             modes.get(item.get("target"), modes.get(item.get("name"), default)),
             volume=volume_of(item),
             network=item.get("protocol"),
+            servers=tuple(item.get("servers") or ()),
+            device=item["type"] == "block",
+            into=_own_pool(item, params) or (None if volume_of(item) else params["pool"]),
+            moves=_own_pool(item, params) is not None,
             fixed=bool(item.get("readonly")),  # as each CD-ROM is
             shareable=bool(item.get("shareable")),
             assumed=assumed,
@@ -100,12 +124,28 @@ def as_requested(items: t.Iterable[Described], params: t.Mapping[str, t.Any], *,
     ]
 
 
+def _own_pool(item: Described, params: t.Mapping[str, t.Any]) -> str | None:
+    """The pool that was asked for this very disk."""
+    pools: t.Mapping[str, str] = params["disk_pool"]
+    return pools.get(item.get("target", ""), pools.get(item.get("name", "")))
+
+
 def volume_of(item: Described) -> tuple[str, str] | None:
     """The pool and volume name of a disk that is defined by these; None if it is defined by path."""
     return (item["pool"], item["volume"]) if item["type"] == "volume" else None
 
 
-def unknown_disks(items: t.Iterable[Described], params: t.Mapping[str, t.Any]) -> set[str]:
-    """Keys of `disk_storage` that are neither target nor name of a disk."""
+def unknown_disks(items: t.Iterable[Described], params: t.Mapping[str, t.Any]) -> list[str]:
+    """Keys of `disk_storage` and `disk_pool` that are neither target nor name of a disk."""
     known = {str(item[key]) for item in items if item["type"] in _TYPES for key in ("target", "name") if item.get(key)}
-    return set(params["disk_storage"]) - known
+    return [
+        f"{option}: the guest has no disk {key}{near(key, known)}"
+        for option in ("disk_storage", "disk_pool")
+        for key in sorted(set(params[option]) - known)
+    ]
+
+
+def near(word: str, known: t.Iterable[str]) -> str:
+    """A question after the most similar known word; empty if none is similar."""
+    found = difflib.get_close_matches(word, sorted(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""

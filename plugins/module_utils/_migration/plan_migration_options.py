@@ -68,6 +68,9 @@ def _problems(params: MigrateParams) -> list[str]:
     problems += [
         f"disk_storage: {key} cannot be {value!r}; choose one of {', '.join(MODES)}" for key, value in wrong.items()
     ]
+    unnamed = [key for key, value in params["disk_pool"].items() if not (isinstance(value, str) and value)]
+    problems += [f"disk_pool: {key} must be the name of a storage pool" for key in unnamed]
+    problems += ["pool: must be the name of a storage pool"] * (params["pool"] == "")
     return problems + _contradictions(params)
 
 
@@ -78,7 +81,8 @@ def _contradictions(params: MigrateParams) -> list[str]:
     switches = [key for key in ("schedule", "timeout_action") if params[key] == "postcopy"]
     switches += ["postcopy"] * params["postcopy"]
     rules = {
-        "transport: a tunnel cannot carry a storage copy; use tls, or shared storage": tunnelled and copies,
+        "transport: a tunnel cannot carry a storage copy; use tls, or shared storage": tunnelled
+        and (copies or params["disk_pool"]),
         "parallel: a tunnel has one connection; use tls, or omit it": tunnelled and params["parallel"],
         f"{' and '.join(switches)}: a tunnel cannot carry post-copy; use tls, or omit it": tunnelled and switches,
         f"{' and '.join(after)}: valid only with postcopy: true": after and not params["postcopy"],

@@ -89,7 +89,7 @@ def uses_ports(move: Move) -> bool:
 def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:
     """All preflight failures that both hosts' facts show, each with its remedy."""
     parts = (_maintenance, _identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
-    return [text for part in parts for text in part(move, guest, source, dest)]
+    return [*move.refused, *(text for part in parts for text in part(move, guest, source, dest))]
 
 
 def _maintenance(move: Move, _guest: MigratingGuest, _source: MigrationHost, dest: MigrationHost) -> t.Iterator[str]:

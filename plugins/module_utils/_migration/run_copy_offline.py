@@ -48,7 +48,7 @@ _TPM = "/var/lib/libvirt/swtpm"
 
 def make(endpoints: Endpoints, uuid: str, disk: DiskMove) -> None:
     """Create an empty disk on the destination, thin, of the right size and on the right base."""
-    run_migration_files.create(endpoints, uuid, t.cast(Volume, disk.volume), replace=disk.replace)
+    run_migration_files.create(endpoints, uuid, t.cast(Volume, disk.volume), replace=disk.replace, origin=disk.path)
 
 
 def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.Mapping[str, t.Any]:
@@ -60,7 +60,7 @@ def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.
     before = _volume(endpoints.source, disk.path)
     # A plain file: what it holds (a qcow2 header, say) travels with its bytes.
     file = Volume(volume.pool, volume.name, volume.path, before["physical_bytes"], "raw")
-    run_migration_files.create(endpoints, uuid, file, replace=disk.replace)
+    run_migration_files.create(endpoints, uuid, file, replace=disk.replace, origin=disk.path)
     run_migration_files.filled(endpoints, uuid, file.path)
     phase = f"copying {disk.target}"
     in_place = libvirt_transfer.copy(
@@ -96,7 +96,7 @@ def differing(endpoints: Endpoints, disks: t.Iterable[DiskMove]) -> list[str]:
     found = []
     for disk in disks:
         volume = t.cast(Volume, disk.volume)
-        there = libvirt_storage.volume_at(endpoints.dest, disk.path)
+        there = libvirt_storage.volume_at(endpoints.dest, disk.dest_path)
         size = 0 if there is None else xml_host.volume(there)["physical_bytes"]
         mine = locks.digest(disk.path, size)
         if not (mine and libvirt_transfer.digest(endpoints.dest, volume.pool, volume.name) == mine):
@@ -156,6 +156,7 @@ def reserve(endpoints: Endpoints, move: Move) -> None:
     """
     domain = libvirt_query.by_uuid(endpoints.source, move.uuid)
     portable = xml_host_bindings.with_firmware(definition.portable(domain), dict(move.firmware))
+    portable = xml_host_bindings.with_disks(portable, move.renamed)
     document = xml_host_bindings.reserved(portable, arriving_name(move.uuid))
     definition.reserve(endpoints.dest, move.guest, document)
     if not move.active:

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os.path
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
@@ -21,14 +22,17 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     libvirt_query,
     xml_host,
     xml_host_bindings,
+    xml_storage,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 from ansible_collections.corral.virt.plugins.module_utils._image.files_image import read_manifest
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_shared_storage,
     plan_disk_move_stages,
+    plan_same_storage,
     run_migration_files,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
@@ -36,7 +40,12 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     LeftDisk,
     MigrationHost,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import deletable, relabelling, ways
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import (
+    deletable,
+    relabelling,
+    ways,
+    wrong_pools,
+)
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
     VolumeFile,
@@ -57,6 +66,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["disks", "images", "taken_back", "unused", "variables"]
 
+_CEPH = "/etc/ceph"
+_FIRST_LOOK_S = 0.5
 _FILE = (
     "format",
     "capacity_bytes",
@@ -65,16 +76,14 @@ _FILE = (
     "backing_path",
     "backing_format",
     "modified_s",
+    "changed_ns",
 )
 
 
 def disks(
     endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: MigrationHost, *, assumed: bool
-) -> tuple[DiskMove, ...]:
-    """How each disk is transferred; `assumed`: images that can be imported count as present.
-
-    Raises Refused with every disk that cannot be transferred.
-    """
+) -> tuple[tuple[DiskMove, ...], list[str]]:
+    """How each disk is transferred, and why disks cannot be; with `assumed`, images that can be imported are there."""
     document = found.live_xml or found.xml
     recorded = fields_record.read(document)
     # Only what a run to this very host made there, and nobody else since, may be replaced.
@@ -85,17 +94,24 @@ def disks(
     entries = fields_disk.media(parse(document))
     raw = {item["target"] for item in entries if item.get("format") == "raw"}
     requested = as_requested(entries, params, assumed=assumed)
+    by_name = {pool.name: pool for pool in dest.pools}
     looked = [
-        plan_disk_move_stages.DiskMoveFacts(one, one.target in raw, pools, ours, found.active) for one in requested
+        plan_disk_move_stages.DiskMoveFacts(
+            one, one.target in raw, pools, ours, found.active, by_name.get(one.into or "")
+        )
+        for one in requested
     ]
     seen = [hosts.disk(facts) for facts in looked]
     located = functools.partial(libvirt_storage.path_in, endpoints.source)
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
-    unknown = unknown_disks(entries, params)
-    moves = ways(found.name, params["dest"], seen, active=found.active, waiting=waiting, unknown=unknown)
+    wrong = [
+        *unknown_disks(entries, params),
+        *wrong_pools(dest, params["dest"], [params["pool"], *params["disk_pool"].values()]),
+    ]
+    moves, problems = ways(seen, active=found.active, waiting=waiting, wrong=wrong)
     fixed = {one.path for one in seen if one.fixed} | {file.path for one in seen for file in one.chain}
     free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=_owned(recorded)), found.uuid)
-    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves)
+    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves), problems
 
 
 def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:
@@ -186,8 +202,43 @@ class _Hosts:
         return _file_beside_disks(self.endpoints.dest, path)
 
     @asked
+    def changed_ns(self, path: str, look: int) -> tuple[int, int]:
+        time.sleep(_FIRST_LOOK_S * 2**look)
+        ends = (self.endpoints.source, self.endpoints.dest)
+        here, there = (_file(end, path) or _file_beside_disks(end, path)[1] for end in ends)
+        return (here.changed_ns if here else 0, there.changed_ns if there else 0)
+
+    @asked
     def data_files_here(self, path: str) -> tuple[str, ...]:
         return tuple(files_header.other_files(path))
+
+    @asked
+    def base_name_here(self, path: str) -> str | None:
+        return files_header.read(path).backing
+
+    @asked
+    def device_here(self, path: str) -> plan_same_storage.Device | None:
+        return _device(self.endpoints.source, path)
+
+    @asked
+    def device_there(self, path: str) -> plan_same_storage.Device | None:
+        return _device(self.endpoints.dest, path)
+
+    @asked
+    def pool_here(self, name: str) -> plan_same_storage.PoolSource | None:
+        return _pool_source(self.endpoints.source, name)
+
+    @asked
+    def pool_there(self, name: str) -> plan_same_storage.PoolSource | None:
+        return _pool_source(self.endpoints.dest, name)
+
+    @asked
+    def cluster_here(self) -> str | None:
+        return plan_same_storage.cluster(_configuration(self.endpoints.source))
+
+    @asked
+    def cluster_there(self) -> str | None:
+        return plan_same_storage.cluster(_configuration(self.endpoints.dest))
 
     @asked
     def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
@@ -273,6 +324,32 @@ def _file_beside_disks(connection: t.Any, path: str) -> tuple[bool, VolumeFile |
         return True, None
     except VirtError:
         return False, None
+
+
+def _device(connection: t.Any, path: str) -> plan_same_storage.Device | None:
+    """The block device with this name, as its pool and libvirt's list of devices know it."""
+    pool = run_directories.pool_at(connection, os.path.dirname(path))
+    if pool:
+        libvirt_storage.refresh(connection, pool)
+    volume = libvirt_storage.volume_at(connection, path)
+    its_pool = libvirt_storage.pool_xml(connection, libvirt_storage.pool_at(connection, path)) if volume else None
+    seen = xml_storage.device(path, statistics.block_devices(connection), volume, its_pool)
+    return plan_same_storage.Device(**seen) if seen else None
+
+
+def _pool_source(connection: t.Any, name: str) -> plan_same_storage.PoolSource | None:
+    xml = libvirt_transfer.active_pools(connection).get(name)
+    return plan_same_storage.PoolSource(**xml_storage.pool_source(xml)) if xml else None
+
+
+def _configuration(connection: t.Any) -> bytes | None:
+    """The host's own configuration of Ceph; None if libvirt cannot read it."""
+    try:
+        with run_directories.pool_for(connection, _CEPH) as pool:
+            libvirt_storage.refresh(connection, pool)
+            return libvirt_storage.read(connection, pool, "ceph.conf")
+    except VirtError:
+        return None
 
 
 def _file(connection: t.Any, path: str) -> VolumeFile | None:

@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     MigrationHost,
     Pool,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import no_files
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools"]
@@ -81,18 +82,27 @@ def host(connection: t.Any) -> MigrationHost:
         emulators=tuple(known["emulators"]),
         guests=dict(libvirt_query.of_all(connection, lambda item: (item.name(), (item.UUIDString(), states.of(item))))),
         pools=pools(connection),
+        unusable_pools={name: why for name, why in _unusable(connection) if why},
         **libvirt_migrate.endpoint_facts(connection),
     )
 
 
 def pools(connection: t.Any) -> tuple[Pool, ...]:
     """Active directory pools, with their free space as of libvirt's last refresh."""
-    known = [(pool, xml_host.pool(pool["xml"])) for pool in libvirt_query.pools(connection) if pool["active"]]
     return tuple(
         Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
-        for pool, its in known
-        if its["path"]
+        for pool, its in _known(connection)
+        if not no_files(its["type"], active=pool["active"])
     )
+
+
+def _unusable(connection: t.Any) -> t.Iterator[tuple[str, str]]:
+    for pool, its in _known(connection):
+        yield pool["name"], no_files(its["type"], active=pool["active"])
+
+
+def _known(connection: t.Any) -> list[tuple[dict[str, t.Any], dict[str, t.Any]]]:
+    return [(pool, xml_host.pool(pool["xml"])) for pool in libvirt_query.pools(connection)]
 
 
 def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:

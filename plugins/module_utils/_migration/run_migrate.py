@@ -243,7 +243,7 @@ class _Run:
             self.gate.hold(self._holds, lambda: self._held(move))
         steps, wanted = plan_migrate.steps(move, files), run_disk_moves.images(self.endpoints.source, move.disks)
         self.gate.after(before).run(steps, self._do)
-        shown, sent = ("target", "path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
+        shown, sent = ("target", "path", "dest_path", "how", "why", "bytes_to_move"), self.figures.pop("disks", {})
         disks = [{key: getattr(item, key) for key in shown} for item in move.disks]
         return {
             **_result(self.params, [*before, *steps], [Change("host", source.name, move.dest)]),
@@ -289,6 +289,8 @@ class _Run:
     ) -> Move:
         own = is_here(self.endpoints.source.getURI()) and found.active
         variables, kept = run_disk_moves.variables(self.endpoints, found) if own else ((), ())
+        assumed = self.gate.assumes(lambda: bool(self.params["assume_images"]))
+        disks, refused = run_disk_moves.disks(self.endpoints, self.params, found, dest, assumed=assumed)
         return self._bare_move(
             found.uuid,
             source_uuid=source.uuid,
@@ -296,13 +298,8 @@ class _Run:
             active=found.active,
             paused=found.state == "paused",
             autostart=starts_with_host(recorded, autostart=found.autostart),
-            disks=run_disk_moves.disks(
-                self.endpoints,
-                self.params,
-                found,
-                dest,
-                assumed=self.gate.assumes(lambda: bool(self.params["assume_images"])),
-            ),
+            disks=disks,
+            refused=tuple(refused),
             files=() if found.active else tuple(run_copy_offline.files(found)),
             variables=variables,
             kept=kept,

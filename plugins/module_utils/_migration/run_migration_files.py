@@ -104,7 +104,8 @@ def _sorted_out(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[
     taken = users(dest, uuid) if entries else {}
     found = {made.path: libvirt_storage.volume_at(dest, made.path) for made in entries}
     seen = {path: xml_host.volume(xml) for path, xml in found.items() if xml}
-    begun, mark = functools.partial(_begun, dest), functools.partial(_mark, dest)
+    origins = {made.path: made.source_path for made in entries}
+    begun, mark = functools.partial(_begun, dest, origins), functools.partial(_mark, dest)
     return sorted_out(entries, seen, taken, begun=begun, mark=mark)
 
 
@@ -173,10 +174,10 @@ def _changed_there(dest: t.Any, path: str) -> str:
     return ""
 
 
-def _begun(dest: t.Any, path: str, size: int) -> bool:
-    """True if the destination's file holds the bytes that the source's file at the same path begins with."""
+def _begun(dest: t.Any, origins: t.Mapping[str, str], path: str, size: int) -> bool:
+    """True if the destination's file holds the bytes that the source's file begins with."""
     directory, name = os.path.split(path)
-    pool, mine = run_directories.pool_at(dest, directory), locks.digest(path, size)
+    pool, mine = run_directories.pool_at(dest, directory), locks.digest(origins[path], size)
     return bool(pool and mine) and libvirt_transfer.digest(dest, t.cast(str, pool), name) == mine
 
 
@@ -221,14 +222,16 @@ def clear(endpoints: Endpoints, uuid: str, paths: t.Collection[str] | None = Non
     return strange
 
 
-def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool) -> None:
-    """Create a volume where nothing exists, after removing what an earlier run left if `replace`.
+def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool, origin: str = "") -> None:
+    """Create a volume where nothing exists, after removing what an earlier run left if `replace`; `origin` is the path
+    of the disk on the source.
 
     Raises Failed if another file exists.
     """
     if replace:
         clear(endpoints, uuid, [volume.path])
-    _enter(endpoints, uuid, Made(Made.MAKING, volume.capacity_bytes, "", volume.path))
+    other = "" if origin == volume.path else origin
+    _enter(endpoints, uuid, Made(Made.MAKING, volume.capacity_bytes, "", volume.path, origin=other))
     try:
         libvirt_storage.create(endpoints.dest, volume.pool, xml_host.new_volume(volume), name=volume.name)
     except VirtError:
@@ -251,7 +254,8 @@ def _marked(dest: t.Any, volume: Volume) -> str:
 def finished(endpoints: Endpoints, uuid: str, volume: Volume, mark: str = "") -> None:
     """Record that the file is complete, with its time and mark."""
     changed = xml_host.volume(libvirt_storage.volume_at(endpoints.dest, volume.path) or "<volume/>")["changed"]
-    _enter(endpoints, uuid, Made(Made.MADE, volume.capacity_bytes, changed, volume.path, mark))
+    known = {"phase": Made.MADE, "size_bytes": volume.capacity_bytes, "changed": changed, "mark": mark}
+    _change(endpoints, uuid, lambda made: dataclasses.replace(made, **known) if made.path == volume.path else made)
 
 
 def opened(endpoints: Endpoints, uuid: str, copies: t.Collection[str]) -> None:

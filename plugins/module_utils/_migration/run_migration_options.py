@@ -23,6 +23,8 @@ OPTIONS: dict[str, t.Any] = {
     "transport": {"type": "str", "choices": ["tls", "tunnelled", "plain"], "default": "tls"},
     "storage": {"type": "str", "choices": list(MODES), "default": "auto"},
     "disk_storage": {"type": "dict", "default": {}},
+    "pool": {"type": "str"},
+    "disk_pool": {"type": "dict", "default": {}},
     "bandwidth": {"type": "int"},
     "max_downtime": {"type": "int"},
     "auto_converge": {"type": "bool", "default": True},

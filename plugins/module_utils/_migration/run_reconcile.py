@@ -119,13 +119,19 @@ def settle(dest: t.Any, uuid: str) -> None:
     domain = libvirt_query.by_uuid(dest, uuid)
     there = libvirt_query.found(domain)
     recorded, located = fields_record.of(there), functools.partial(libvirt_storage.path_in, dest)
+    made = [Made.parse(text) for text in recorded.get("moving_made") or ()]
     named = [
         *sources(there.live_xml or there.xml, located, below=True),
-        *(Made.parse(text).path for text in recorded.get("moving_made") or ()),  # what is below a disk that is off
+        *(one.path for one in made),  # what is below a disk that is off
     ]
     host = xml_host.host(libvirt_query.capabilities(dest))["uuid"]
     volumes = fields_record.arrived(
-        recorded.get("volumes") or (), named, guest=uuid, source=recorded.get("moving_from") or "", host=host
+        recorded.get("volumes") or (),
+        named,
+        guest=uuid,
+        source=recorded.get("moving_from") or "",
+        host=host,
+        moved={one.origin: one.path for one in made if one.origin},
     )
     run_migration_files.remember(domain, {**_FORGOTTEN, "volumes": volumes})
 
@@ -191,7 +197,7 @@ def resume_guest(dest: t.Any, uuid: str) -> None:
 
 def _superseded(dest: t.Any, uuid: str) -> bool:
     recorded = fields_record.of(libvirt_query.find_by_uuid(dest, uuid))
-    paths = [Made.parse(text).path for text in recorded.get("moving_made") or ()]
+    paths = [Made.parse(text).source_path for text in recorded.get("moving_made") or ()]
     return superseded(float(recorded.get("moving_let_run") or 0), map(locks.written_s, paths))
 
 

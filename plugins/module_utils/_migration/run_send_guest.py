@@ -49,7 +49,7 @@ def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callab
 
     Raises Failed if it did not arrive.
     """
-    run_migration_files.opened(endpoints, move.uuid, [disk.path for disk in move.disks if disk.how == COPY])
+    run_migration_files.opened(endpoints, move.uuid, [disk.dest_path for disk in move.disks if disk.how == COPY])
     paused = threading.Event()  # its owner may suspend it, or let it run, on the way
     if move.paused:
         paused.set()
@@ -99,9 +99,9 @@ def watch(
     `paused` is set afterwards if the guest was paused at the end by others than the migration.
     """
     domain, (flags, parameters) = libvirt_query.by_uuid(endpoints.source, move.uuid), plan_migrate.migrate_flags(move)
-    if move.firmware:
-        running = definition.portable(domain, live=True)
-        parameters["destination_xml"] = xml_host_bindings.with_firmware(running, dict(move.firmware))
+    if move.firmware or move.renamed:
+        running = xml_host_bindings.with_firmware(definition.portable(domain, live=True), dict(move.firmware))
+        parameters["destination_xml"] = xml_host_bindings.with_disks(running, move.renamed)
     seen, twin = Watch(move.tuning), _TwinWatch(endpoints, move)
 
     def tick(seconds: float, figures: t.Mapping[str, t.Any], disks: Disks) -> list[Action]:

@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 
-__all__ = ["DIRECTORY_POOLS", "PoolDirectory", "directory", "file_in", "holder"]
+__all__ = ["DIRECTORY_POOLS", "PoolDirectory", "directory", "file_in", "holder", "no_files"]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 DIRECTORY_POOLS = ("dir", "fs", "netfs")
@@ -52,6 +52,13 @@ def directory(pool: PoolDirectory, what: str) -> str:
             "create it or mount its filesystem (virt_pool with state: active does), or run this on the host of the pool"
         )
     return str(pool.path)
+
+
+def no_files(pool_type: str, *, active: bool) -> str:
+    """Why no file is created in a pool; empty if that is possible."""
+    if pool_type not in DIRECTORY_POOLS:
+        return f"is of type {pool_type}, which is no directory; choose a dir, fs or netfs pool"
+    return "" if active else "is not active; start it there (virt_pool state: active)"
 
 
 def holder(pools: t.Iterable[PoolDirectory], path: str) -> PoolDirectory | None:

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     MigratingDisk,
     VolumeFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_same_storage import Device, PoolSource
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, Questions, told
 
 ASK = t.cast(DiskHosts, Questions())
@@ -37,7 +38,10 @@ def disk(mode: str = "auto", **more: t.Any) -> MigratingDisk:
 
 
 def facts(mode: str = "auto", **more: t.Any) -> DiskMoveFacts:
-    known = {key: more.pop(key) for key in ("path", "assumed", "volume", "network") if key in more}
+    own = ("path", "assumed", "volume", "network", "servers", "device", "moves")
+    known = {key: more.pop(key) for key in own if key in more}
+    if "asked_into" in more:
+        known["into"] = more.pop("asked_into")
     return DiskMoveFacts(disk(mode, **known), **{"raw": False, "pools": POOLS, "ours": (), "active": False, **more})
 
 
@@ -53,6 +57,10 @@ THERE = ASK.shared_file_there("images", PATH)
 ALIKE = [(ASK.file_here(PATH), FILE), (THERE, FILE)]
 NAMED = [(ASK.volume_path_here("p", "v"), PATH), (ASK.volume_path_there("p", "v"), PATH)]
 HERE = ASK.file_here(PATH)
+OURS, BESIDE = ASK.beside_disks_here(PATH), ASK.beside_disks_there(PATH)
+DEVICE, LV = "/dev/vg/a", Device(8, (), "logical", "-".join(["a" * 16, "a" * 16]))
+SERVED = [(ASK.volume_path_here("p", "v"), "p/v"), (ASK.volume_path_there("p", "v"), "p/v")]
+CEPH = PoolSource("rbd", ("mon1",), "vms")
 WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("/images/a.raw",))
 
 
@@ -63,7 +71,23 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         (facts(), [SHARED, WHOLE, *ALIKE], disk(shared_on="nfs4")),
         (facts(raw=True), [SHARED, *ALIKE], disk(shared_on="nfs4")),
         (facts("shared"), [SHARED, WHOLE, *ALIKE], disk("shared", shared_on="nfs4")),
-        (facts(pools={}), [SHARED, WHOLE], disk(shared_on="nfs4")),
+        # No pool of the destination has its directory.
+        (facts(pools={}), [SHARED, WHOLE, (HERE, FILE), (BESIDE, (True, FILE))], disk(shared_on="nfs4")),
+        (
+            facts(pools={}),
+            [SHARED, WHOLE, (HERE, FILE), (BESIDE, (True, None))],
+            disk(shared_on="nfs4", elsewhere="the destination does not have it"),
+        ),
+        (
+            facts(pools={}),
+            [SHARED, WHOLE, (HERE, FILE), (BESIDE, (False, None))],
+            disk(shared_on="nfs4", elsewhere="libvirt of the destination cannot list its directory"),
+        ),
+        (
+            facts("shared", pools={}),
+            [SHARED, WHOLE, (HERE, FILE), (BESIDE, (False, None))],
+            disk("shared", shared_on="nfs4"),
+        ),
         # The destination has something else there.
         (
             facts(),
@@ -75,7 +99,18 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
             [SHARED, WHOLE, (HERE, FILE), (THERE, ON)],
             disk(shared_on="nfs4", elsewhere="pool images of the destination has another file there"),
         ),
-        (facts(), [SHARED, WHOLE, (HERE, None), (THERE, ON)], disk(shared_on="nfs4")),
+        # Nor has one of the source.
+        (facts(), [SHARED, WHOLE, (HERE, None), (OURS, (True, FILE)), (THERE, FILE)], disk(shared_on="nfs4")),
+        (
+            facts(),
+            [SHARED, WHOLE, (HERE, None), (OURS, (True, FILE)), (THERE, ON)],
+            disk(shared_on="nfs4", elsewhere="pool images of the destination has another file there"),
+        ),
+        (
+            facts(),
+            [SHARED, WHOLE, (HERE, None), (OURS, (False, None)), (THERE, ON)],
+            disk(shared_on="nfs4", elsewhere="libvirt of the source cannot list its directory"),
+        ),
         # Its data is in another file.
         (
             facts(),
@@ -95,10 +130,58 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         ),
         (facts("shared"), [ALONE, (ASK.relabelling(), ()), *ALIKE], disk("shared", vouched=True, relabelled="")),
         (
-            facts("shared", path="/dev/vg/a"),
-            [(ASK.shared_filesystem("/dev/vg/a"), None)],
-            disk("shared", path="/dev/vg/a"),
+            facts(path=DEVICE),
+            [(ASK.device_here(DEVICE), LV), (ASK.device_there(DEVICE), LV)],
+            disk(path=DEVICE, device=True, shared_on=f"LVM volume {'a' * 32}"),
         ),
+        (
+            facts(path="/srv/link", device=True),
+            [(ASK.device_here("/srv/link"), LV), (ASK.device_there("/srv/link"), None)],
+            disk(
+                path="/srv/link",
+                device=True,
+                elsewhere="libvirt of the destination does not know it, so it cannot be compared",
+            ),
+        ),
+        (
+            facts("shared", path=DEVICE),
+            [(ASK.device_here(DEVICE), None), (ASK.device_there(DEVICE), None)],
+            disk("shared", path=DEVICE, device=True),
+        ),
+        (facts("full", path=DEVICE), [], disk("full", path=DEVICE, device=True)),
+        # One that was asked into another pool.
+        (
+            facts(into=BASES, asked_into="bases"),
+            [ALONE, (ASK.is_taken_there("bases", "a.qcow2"), False), (HERE, FILE), WHOLE],
+            disk(into="bases", pool=BASES, file=FILE),
+        ),
+        (
+            facts(into=BASES, asked_into="bases", ours=["/bases/a.qcow2"]),
+            [ALONE, (ASK.is_taken_there("bases", "a.qcow2"), True), (HERE, FILE), WHOLE],
+            disk(into="bases", pool=BASES, file=FILE, taken=True, ours=True),
+        ),
+        (facts(into=BASES, asked_into="bases"), [SHARED, WHOLE, *ALIKE], disk(into="bases", shared_on="nfs4")),
+        (
+            facts(into=BASES, asked_into="bases", moves=True),
+            [SHARED, (ASK.is_taken_there("bases", "a.qcow2"), False), (HERE, FILE), WHOLE],
+            disk(into="bases", moves=True, shared_on="nfs4", pool=BASES, file=FILE),
+        ),
+        (facts(asked_into="nowhere"), [ALONE], disk(into="nowhere", lost=True)),
+        (
+            facts(into=BASES, asked_into="bases", pools={}),
+            [
+                ALONE,
+                (ASK.is_taken_there("bases", "a.qcow2"), False),
+                (HERE, OVER),
+                WHOLE,
+                (ASK.base_name_here(PATH), NAME),
+                (ASK.file_here(BASE), None),
+                (ASK.file_there(BASE), ON),
+            ],
+            disk(into="bases", pool=BASES, file=OVER, base_name=NAME, base_there=ON, base_unknown=True),
+        ),
+        (facts(path=DEVICE, moves=True), [], disk(path=DEVICE, device=True, moves=True)),
+        (facts(network="nbd", moves=True), [], disk(network="nbd", moves=True)),
         (
             facts(),
             [ALONE, FREE, (HERE, FILE), DIVIDED],
@@ -139,11 +222,45 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         ),
         (
             facts(volume=("p", "v"), path=""),
-            [(ASK.volume_path_here("p", "v"), "p/v"), (ASK.volume_path_there("p", "v"), "p/v")],
+            [*SERVED, (ASK.pool_here("p"), CEPH), (ASK.pool_there("p"), CEPH)],
             disk(volume=("p", "v"), path="p/v", volume_there="p/v", network="pool p"),
+        ),
+        (
+            facts("shared", volume=("p", "v"), path=""),
+            [*SERVED, (ASK.pool_here("p"), CEPH), (ASK.pool_there("p"), None)],
+            disk(
+                "shared",
+                volume=("p", "v"),
+                path="p/v",
+                volume_there="p/v",
+                network="pool p",
+                elsewhere="the destination has no such pool",
+            ),
+        ),
+        (
+            facts(volume=("p", "v"), path=""),
+            [SERVED[0], (ASK.volume_path_there("p", "v"), None)],
+            disk(volume=("p", "v"), path="p/v", network="pool p"),
         ),
         # One on the network.
         (facts("full", path="p/v", network="rbd"), [], disk("full", path="p/v", network="rbd")),
+        (facts("shared", network="nbd"), [], disk("shared", network="nbd")),
+        (facts(network="nbd", servers=("h",)), [], disk(network="nbd", servers=("h",))),
+        (
+            facts(network="nbd", servers=("::1",)),
+            [],
+            disk(network="nbd", servers=("::1",), elsewhere="::1 is another server on each host"),
+        ),
+        (
+            facts(network="rbd"),
+            [(ASK.cluster_here(), "1"), (ASK.cluster_there(), "1")],
+            disk(network="rbd"),
+        ),
+        (
+            facts(network="rbd"),
+            [(ASK.cluster_here(), "1"), (ASK.cluster_there(), "2")],
+            disk(network="rbd", elsewhere="the Ceph cluster is 1 here and 2 on the destination"),
+        ),
         # The destination has no such directory.
         (facts(pools={}), [ALONE], disk()),
         (facts("full", pools={}), [SHARED], disk("full", shared_on="nfs4")),
@@ -203,9 +320,6 @@ def test_what_libvirt_takes_back(disks: list[dict[str, t.Any]], dialogue: Dialog
         assert plan_disk_move_stages.taken_back(disks, hosts) == expected
 
 
-LATER, OLDER = {"modified_s": 160.0}, {"modified_s": 39.0}
-
-
 @pytest.mark.parametrize(
     ("there", "known", "same"),
     [
@@ -215,29 +329,42 @@ LATER, OLDER = {"modified_s": 160.0}, {"modified_s": 39.0}
         ({"backing_path": "/b"}, {}, ""),
         ({"allocation_bytes": 51}, {}, "off running"),
         ({"physical_bytes": 71}, {}, "running"),
-        (LATER, {}, "off running"),
-        ({"modified_s": 161.0}, {}, "running"),
-        ({"modified_s": 161.0}, {"fixed": True}, "off running"),
-        ({"modified_s": 40.0}, {}, "off running"),
-        (OLDER, {}, ""),
-        (OLDER, {"fixed": True}, "off running"),
     ],
 )
 def test_which_file_of_the_destination_may_be_a_shared_disk(
     there: dict[str, t.Any], known: dict[str, t.Any], same: str
 ) -> None:
-    here = dataclasses.replace(FILE, physical_bytes=70, modified_s=100.0)
+    here = dataclasses.replace(FILE, physical_bytes=70, modified_s=100.0, changed_ns=5)
     asked: Dialogue = [SHARED, WHOLE, (HERE, here), (THERE, dataclasses.replace(here, **there))]
     for state in ("off", "running"):
         looked = DiskMoveFacts(disk(**known), raw=False, pools=POOLS, ours=(), active=state == "running")
+        still = "changed_ns" in there and not known and state == "running"
+        asked = [*asked, *((ASK.changed_ns(PATH, look), (5, 7)) for look in range(7 if still else 0))]
         assert (seen(looked, asked).disk.elsewhere is None) == (state in same.split())
+
+
+@pytest.mark.parametrize(
+    ("later", "same"),
+    [
+        ([(7, 7)], True),  # the guest has written meanwhile, and both tell it
+        ([(6, 8)], True),  # it writes all the time
+        ([(9, 7), (9, 9)], True),  # the destination tells late
+        ([(5, 7), (6, 7), *[(6, 7)] * 4, (9, 7)], False),  # a copy, whose time stands still
+        ([*[(5, 8)] * 7], False),  # somebody writes to another file
+    ],
+)
+def test_looks_at_a_file_that_a_guest_writes_to(later: list[tuple[int, int]], same: bool) -> None:
+    here, there = (dataclasses.replace(FILE, changed_ns=changed) for changed in (5, 7))
+    looks = [(ASK.changed_ns(PATH, number), times) for number, times in enumerate(later)]
+    found = seen(facts(active=True), [SHARED, WHOLE, (HERE, here), (THERE, there), *looks]).disk
+    assert found.elsewhere == (None if same else "pool images of the destination has another file there")
 
 
 STORE = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"
 LOCAL = (ASK.shared_filesystem(STORE), None)
 STORE_HERE, STORE_THERE = ASK.beside_disks_here(STORE), ASK.beside_disks_there(STORE)
 VARIABLES = VolumeFile("raw", 540672, 540672, physical_bytes=540672, modified_s=1000.0)
-OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time) for time in (900.0, 1000.0, 1100.0))
+OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time, changed_ns=7) for time in (900.0, 1000.0, 1100.0))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +392,7 @@ def test_files_whose_time_nobody_tells_may_be_one() -> None:
     here, there = VolumeFile("raw", 1, 1), VolumeFile("raw", 1, 1)
     asked: Dialogue = [SHARED, (HERE, here), (THERE, there)]
     assert seen(facts(raw=True), asked).disk.elsewhere is None
-    assert here.modified_s == 0
+    assert here.changed_ns == 0
 
 
 def test_a_raw_disk_is_as_long_as_its_file() -> None:

@@ -9,12 +9,17 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import DiskMove, Pool
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
+    DiskMove,
+    MigrationHost,
+    Pool,
+)
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import (
     plan_move,
     plan_moves,
     relabelling,
     ways,
+    wrong_pools,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     MigratingDisk,
@@ -178,25 +183,28 @@ def test_a_file_that_the_source_would_take_back_is_refused() -> None:
     assert plan_move(dataclasses.replace(taken, fixed=True), active=True).how == "shared"
 
 
+NO_OPTIONS: dict[str, t.Any] = {"storage": "auto", "disk_storage": {}, "pool": None, "disk_pool": {}}
 VDA: dict[str, t.Any] = {"type": "file", "target": "vda", "name": "system", "source": "/a"}
 
 
 @pytest.mark.parametrize(
     ("disk_storage", "mode", "unknown"),
     [
-        ({}, "auto", set()),
-        ({"vda": "shared"}, "shared", set()),
-        ({"system": "full"}, "full", set()),
-        ({"system": "full", "vda": "delta"}, "delta", set()),
-        ({"vdb": "full", "seed": "full"}, "auto", {"vdb", "seed"}),
+        ({}, "auto", []),
+        ({"vda": "shared"}, "shared", []),
+        ({"system": "full"}, "full", []),
+        ({"system": "full", "vda": "delta"}, "delta", []),
+        ({"vdb": "full", "seed": "full"}, "auto", ["seed", "vdb; did you mean vda?"]),
     ],
 )
-def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: str, unknown: set[str]) -> None:
+def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: str, unknown: list[str]) -> None:
     items = [VDA, {"type": "nvme", "target": "sda", "name": "seed"}]
-    params = {"storage": "auto", "disk_storage": disk_storage}
+    params = {**NO_OPTIONS, "disk_storage": disk_storage}
     [disk] = as_requested(items, params, assumed=True)
     assert disk == MigratingDisk("vda", "/a", mode, assumed=True)
-    assert unknown_disks(items, params) == unknown
+    assert unknown_disks(items, params) == [f"disk_storage: the guest has no disk {key}" for key in unknown]
+    pools = {**NO_OPTIONS, "disk_pool": dict.fromkeys(disk_storage, "fast")}
+    assert unknown_disks(items, pools) == [f"disk_pool: the guest has no disk {key}" for key in unknown]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +213,8 @@ def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: 
         ({"readonly": True}, {"fixed": True}),
         ({"shareable": True}, {"shareable": True}),
         ({"cache": "none"}, {"cache": "none"}),
-        ({"type": "block"}, {}),
+        ({"type": "block"}, {"device": True}),
+        ({"servers": ["mon1", "/run/nbd"]}, {"servers": ("mon1", "/run/nbd")}),
         ({"type": "network", "source": "pool/a", "protocol": "rbd"}, {"path": "pool/a", "network": "rbd"}),
         ({"type": "network", "source": None, "protocol": "nbd"}, {"path": "", "network": "nbd"}),
         ({"type": "volume", "source": None, "pool": "p", "volume": "v"}, {"path": "", "volume": ("p", "v")}),
@@ -213,7 +222,7 @@ def test_a_disk_travels_as_it_was_asked_for(disk_storage: dict[str, str], mode: 
     ],
 )
 def test_what_a_definition_says_of_a_disk(more: dict[str, t.Any], expected: dict[str, t.Any]) -> None:
-    params = {"storage": "full", "disk_storage": {}}
+    params = {**NO_OPTIONS, "storage": "full"}
     wanted = MigratingDisk(**{"target": "vda", "path": "/a", "mode": "full", **expected})
     assert as_requested([{**VDA, **more}], params, assumed=False) == [wanted]
 
@@ -221,7 +230,7 @@ def test_what_a_definition_says_of_a_disk(more: dict[str, t.Any], expected: dict
 @pytest.mark.parametrize("kind", ["dir", "nvme", "vhostuser", "vhostvdpa"])
 def test_a_disk_that_is_a_device_of_its_host_does_not_travel(kind: str) -> None:
     """The guest is tied to the host by it."""
-    assert as_requested([{**VDA, "type": kind}], {"storage": "auto", "disk_storage": {}}, assumed=False) == []
+    assert as_requested([{**VDA, "type": kind}], NO_OPTIONS, assumed=False) == []
 
 
 @pytest.mark.parametrize("active", [True, False])
@@ -269,7 +278,7 @@ def test_shared_storage_that_the_destination_does_not_have_is_refused(active: bo
     known = disk(shared_on="nfs4", elsewhere="pool default of the destination is on another filesystem")
     refused = re.escape(
         f"disk vda: {known.path} is on nfs4, and pool default of the destination is on another filesystem; mount the same "
-        "storage on the destination, or set disk_storage: {vda: full}"
+        "storage on the destination, or set disk_storage: {vda: full} (or shared, if it is the same file)"
     )
     with pytest.raises(Refused, match=f"^{refused}$"):
         plan_move(known, active=active)
@@ -284,10 +293,9 @@ def test_a_disk_on_shared_storage_whose_data_is_not_there_is_refused(active: boo
 def test_a_file_that_would_be_copied_for_two_disks_is_refused() -> None:
     twice = [disk(), disk(target="vdb", fixed=True), disk(target="vdc", path=f"{IMAGES}/c.qcow2")]
     expected = f"disks vda and vdb are one file, {disk().path}, and would be copied twice; detach one of them"
-    with pytest.raises(Refused, match=f"^cannot migrate box to hyper2: {expected}$"):
-        ways("box", "hyper2", twice, active=False)
+    assert ways(twice, active=False)[1] == [expected]
     on_nfs = [dataclasses.replace(each, shared_on="nfs4") for each in twice]
-    assert {move.how for move in ways("box", "hyper2", on_nfs, active=False)} == {"shared"}
+    assert {move.how for move in ways(on_nfs, active=False)[0]} == {"shared"}
 
 
 @pytest.mark.parametrize(
@@ -351,3 +359,139 @@ def test_what_a_libvirt_does_to_disks(owner: bool, selinux: bool, verbs: list[st
     found = relabelling(owner=owner, selinux=selinux)
     assert len(found) == len(verbs)
     assert all(verb in text for verb, text in zip(verbs, found))
+
+
+# Pools of the destination ------------------------------------------------------------------------------------------
+
+FAST = Pool("fast", "/srv/fast", 10**12)
+
+
+@pytest.mark.parametrize(
+    ("item", "params", "into", "moves"),
+    [
+        (VDA, {}, None, False),
+        (VDA, {"pool": "fast"}, "fast", False),
+        (VDA, {"pool": "fast", "disk_pool": {"vda": "slow"}}, "slow", True),
+        (VDA, {"disk_pool": {"system": "slow"}}, "slow", True),
+        (VDA, {"disk_pool": {"data": "slow"}}, None, False),
+        ({**VDA, "type": "volume", "pool": "p", "volume": "v"}, {"pool": "fast"}, None, False),
+        ({**VDA, "type": "volume", "pool": "p", "volume": "v"}, {"disk_pool": {"vda": "fast"}}, "fast", True),
+    ],
+)
+def test_which_pool_a_disk_was_asked_into(
+    item: dict[str, t.Any], params: dict[str, t.Any], into: str | None, moves: bool
+) -> None:
+    [known] = as_requested([item], {**NO_OPTIONS, **params}, assumed=False)
+    assert (known.into, known.moves) == (into, moves)
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_disk_goes_into_another_pool(active: bool) -> None:
+    move = plan_move(disk(pool=FAST, into="fast"), active=active)
+    assert move.path == f"{IMAGES}/web1.qcow2" and move.dest_path == "/srv/fast/web1.qcow2"
+    assert move.volume and (move.volume.pool, move.volume.backing_path) == ("fast", NAMED)
+    same = plan_move(disk(path=f"{IMAGES}/../images/web1.qcow2"), active=active)
+    assert same.dest_path == same.path, "its own directory, however it is written"
+
+
+def test_a_disk_on_shared_storage_is_copied_only_where_that_was_asked_for_this_disk() -> None:
+    known = disk(shared_on="nfs4", into="fast", pool=FAST)
+    assert plan_move(known, active=True).how == "shared"
+    assert plan_move(dataclasses.replace(known, moves=True), active=True).dest_path == "/srv/fast/web1.qcow2"
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"network": "rbd"}, "it is on the network"),
+        ({"device": True}, "it is a block device"),
+        ({"mode": "shared"}, "its storage is declared as shared"),
+        ({"volume": ("p", "web1.qcow2"), "volume_there": f"{IMAGES}/web1.qcow2"}, "it is named by pool and volume"),
+    ],
+)
+def test_a_disk_that_is_no_copied_file_goes_into_no_pool(told: dict[str, t.Any], why: str) -> None:
+    with pytest.raises(Refused, match=f"disk vda: {why}.* into pool fast; omit disk_pool"):
+        plan_move(disk(into="fast", moves=True, **told), active=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        (NAMED, False),
+        ("golden.qcow2", True),
+        ("../golden.qcow2", True),
+        ("json:{}", False),
+        ("nbd://h/x", False),
+        (None, False),
+    ],
+)
+def test_a_copied_file_names_the_same_base_from_its_new_place(name: str | None, refused: bool) -> None:
+    known = disk(pool=FAST, into="fast", base_name=name)
+    assert plan_move(known, active=True).how == "delta", "its overlay is made anew"
+    if refused:
+        with pytest.raises(Refused, match=r"as seen from .* in pool fast; name it absolutely"):
+            plan_move(known, active=False)
+    else:
+        assert plan_move(known, active=False).how == "copy"
+
+
+def test_two_disks_go_to_two_files() -> None:
+    one, other = disk(into="fast", pool=FAST), disk(into="fast", pool=FAST, target="vdb", path="/srv/old/web1.qcow2")
+    expected = "disks vda and vdb would both be copied to /srv/fast/web1.qcow2; choose another pool for one of them"
+    (problem,) = ways([one, other], active=True)[1]
+    assert problem.startswith(expected)
+    twins = [disk(into="fast", pool=FAST), disk(target="vdb")]
+    assert ways(twins, active=True)[1] == [
+        f"disks vda and vdb are one file, {IMAGES}/web1.qcow2, and would be copied twice; detach one of them"
+    ]
+
+
+def test_what_is_wrong_with_pools_is_told_once_for_all_disks() -> None:
+    reasons = {
+        "vg": "is of type logical, which is no directory; choose a dir, fs or netfs pool",
+        "old": "is not active",
+    }
+    host = MigrationHost("h", "2", "x86_64", 1, 1, 1, "", (), (), {}, pools=(FAST,), unusable_pools=reasons)
+    assert wrong_pools(host, "hyper2", [None, "fast"]) == []
+    wrong = wrong_pools(host, "hyper2", ["fsat", "vg", "old", "fsat", None, "nowhere"])
+    assert wrong == [
+        "hyper2 has no storage pool fsat; did you mean fast?",
+        "hyper2 has no storage pool nowhere",
+        "storage pool old of hyper2 is not active",
+        f"storage pool vg of hyper2 {reasons['vg']}",
+    ]
+    lost = [disk(into="fsat", pool=None, lost=True, target=target) for target in ("vda", "vdb")]
+    assert ways(lost, active=True, wrong=wrong[:1]) == ([], wrong[:1])
+
+
+# What both hosts have ----------------------------------------------------------------------------------------------
+
+
+def test_a_block_device_that_both_hosts_have_stays() -> None:
+    move = plan_move(disk(path="/dev/vg/a", device=True, shared_on="LVM volume x"), active=True)
+    assert (move.how, move.volume, move.why) == ("shared", None, "on both hosts (LVM volume x)")
+    declared = plan_move(disk(path="/dev/vg/a", device=True, mode="shared"), active=True)
+    assert declared.why == "on storage declared as shared" and not declared.vouched
+
+
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({"elsewhere": "it is WWN 1 here and WWN 2 on the destination"}, "it is WWN 1 here"),
+        ({"elsewhere": "it is another", "mode": "shared"}, "it is another"),
+        ({"mode": "full"}, "a copy was requested"),
+        ({"mode": "delta"}, "a copy was requested"),
+    ],
+)
+def test_a_block_device_of_one_host_is_refused(known: dict[str, t.Any], why: str) -> None:
+    with pytest.raises(Refused, match=f"block device /dev/vg/a is not copied, and {why}.*virt_pool of type logical"):
+        plan_move(disk(path="/dev/vg/a", device=True, **known), active=True)
+
+
+def test_a_disk_on_the_network_that_may_be_another_is_refused() -> None:
+    known = MigratingDisk("vda", "a", "auto", network="nbd", elsewhere="localhost is another server on each host")
+    with pytest.raises(Refused, match=r"localhost is another server .* set disk_storage: \{vda: shared\} if both"):
+        plan_move(known, active=True)
+    named = dataclasses.replace(known, volume=("p", "v"), volume_there="a")
+    with pytest.raises(Refused, match=r"localhost is another server .* set disk_storage"):
+        plan_move(named, active=True)

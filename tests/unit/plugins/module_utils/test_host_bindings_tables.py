@@ -255,6 +255,15 @@ def test_a_guest_whose_owner_merged_a_snapshot_since_it_arrived_is_stored_with_w
     assert tidy(xml_host_bindings.released(waiting, live)) == tidy(wanted)
 
 
+def test_no_other_path_changes_with_the_disks() -> None:
+    disk = "<disk><source file='{}'/><backingStore><source file='/a/x'/></backingStore></disk>"
+    other = "<disk><source dev='/a/x'/></disk><disk/><interface><source bridge='/a/x'/></interface>"
+    xml = f"<domain><devices>{disk.format('/a/x')}{disk.format('/a/y')}{other}</devices></domain>"
+    assert xml_host_bindings.with_disks(xml, {}) == xml
+    there = f"<domain><devices>{disk.format('/b/x')}{disk.format('/a/y')}{other}</devices></domain>"
+    assert tidy(xml_host_bindings.with_disks(xml, {"/a/x": "/b/x"})) == tidy(there)
+
+
 UEFI = "<os><type arch='x86_64' machine='q35'>hvm</type><loader>{}</loader><nvram template='{}'>/v</nvram></os>"
 
 

@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import actio
 
 Said = dict[str, t.Any]
 ROOT = Path(__file__).parents[4]
-SHOWN = ("test_migrate.py", "test_migrate_options.py")
+SHOWN = ("test_migrate.py", "test_migrate_options.py", "test_shared_pools.py")
 NUMBERS = (
     "bandwidth",
     "max_downtime",
@@ -59,6 +59,14 @@ REFUSED: list[tuple[Said, str]] = [
     *[({"postcopy": True, option: 0}, f"{option}: must be at least 1, not 0") for option in POSTCOPY_AFTER],
     ({"disk_storage": {"vda": "half"}}, "disk_storage: vda cannot be 'half'; choose one of auto, shared, delta, full"),
     ({"disk_storage": {"data": None}}, "disk_storage: data cannot be None; choose one of auto, shared, delta, full"),
+    *[
+        ({"disk_pool": {"vda": value}}, "disk_pool: vda must be the name of a storage pool") for value in ("", None, 1)
+    ],
+    ({"pool": ""}, "pool: must be the name of a storage pool"),
+    (
+        {"transport": "tunnelled", "disk_pool": {"vda": "fast"}},
+        "transport: a tunnel cannot carry a storage copy; use tls, or shared storage",
+    ),
     *[
         ({"transport": "tunnelled", **copy}, "transport: a tunnel cannot carry a storage copy; use tls, or shared storage")
         for mode in COPIED

@@ -358,6 +358,19 @@ def test_steps_name_what_they_do() -> None:
     assert str(nowhere) == "create an empty /images/vdb.qcow2 on hyper2"
 
 
+def test_steps_name_the_path_on_each_host() -> None:
+    away = [
+        dataclasses.replace(each, volume=dataclasses.replace(t.cast(Volume, each.volume), path=f"/b/{each.target}"))
+        for each in (disk(FULL), disk(COPY, "vdd"))
+    ]
+    moved = move(*away, disk(FULL, "vdb"))
+    texts = [str(step) for step in steps(moved)]
+    assert texts[1] == "create an empty /b/vda on hyper2"
+    assert texts[2] == "copy /images/vdd.qcow2 to hyper2 (/b/vdd)"
+    assert "remove /images/vda.qcow2 from the source" in texts
+    assert moved.renamed == {"/images/vda.qcow2": "/b/vda", "/images/vdd.qcow2": "/b/vdd"}
+
+
 def test_every_step_says_what_it_does_to_which_guest() -> None:
     moved = dataclasses.replace(move(), files=("/nvram/web1.fd",))
     texts = [str(step) for step in (*steps(moved), *finish(moved, [], resume=True), *aborting(moved, job_active=True))]

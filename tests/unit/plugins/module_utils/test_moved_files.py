@@ -336,5 +336,13 @@ def test_a_guest_without_files_is_held_by_the_hook_alone(monkeypatch: pytest.Mon
     ],
 )
 def test_only_what_was_a_guests_own_is_its_own_where_it_arrives(entry: OwnedVolume, there: OwnedVolume | None) -> None:
-    found = fields_record.arrived([entry], ["/a"], guest=GUEST, source=HERE, host=THERE)
+    found = fields_record.arrived([entry], ["/a"], guest=GUEST, source=HERE, host=THERE, moved={})
     assert found == ((there,) if there else ())
+
+
+def test_a_disk_in_another_pool_is_still_the_guests_own() -> None:
+    own, other = OwnedVolume("/a", GUEST, HERE, NEVER), OwnedVolume("/a", OTHER, HERE, NEVER)
+    found = fields_record.arrived([own, other], ["/b"], guest=GUEST, source=HERE, host=THERE, moved={"/a": "/b"})
+    assert found == (OwnedVolume("/b", GUEST, THERE), other)
+    gone = fields_record.arrived([own], ["/a"], guest=GUEST, source=HERE, host=THERE, moved={"/a": "/b"})
+    assert gone == (), "it does not have the copy"

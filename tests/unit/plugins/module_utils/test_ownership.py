@@ -25,7 +25,9 @@ def never(_length: int) -> bool:
 @pytest.mark.parametrize("phase", [Made.MAKING, Made.MADE, Made.COPYING, Made.OPEN])
 def test_what_the_record_tells_is_read_again(phase: str) -> None:
     for changed, mark in (("", ""), ("17.5", ""), ("17.5", "0badc0de")):
-        assert Made.parse(str(Made(phase, SIZE, changed, PATH, mark))) == Made(phase, SIZE, changed, PATH, mark)
+        for origin in ("", "/old: images/a b.qcow2"):
+            made = Made(phase, SIZE, changed, PATH, mark, origin)
+            assert Made.parse(str(made)) == made and made.source_path == (origin or PATH)
 
 
 def test_an_entry_of_a_version_without_marks_is_read() -> None:

@@ -9,6 +9,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_fil
     PoolDirectory,
     directory,
     holder,
+    no_files,
 )
 
 
@@ -42,3 +43,13 @@ def test_what_nobody_says_of_a_pool() -> None:
     assert holder([pool("old", "/images", active=False), silent], "/images") == silent
     with pytest.raises(Refused, match="cannot keep images in pool new"):
         directory(silent, "images")
+
+
+@pytest.mark.parametrize("kind", ["dir", "fs", "netfs"])
+def test_a_pool_that_takes_files(kind: str) -> None:
+    assert no_files(kind, active=True) == "" and no_files(kind, active=False).startswith("is not active")
+
+
+@pytest.mark.parametrize("kind", ["logical", "rbd", "gluster", "iscsi", "zfs", "disk", "mpath"])
+def test_a_pool_that_takes_no_files(kind: str) -> None:
+    assert no_files(kind, active=True) == f"is of type {kind}, which is no directory; choose a dir, fs or netfs pool"

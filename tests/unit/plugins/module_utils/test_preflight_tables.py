@@ -223,6 +223,9 @@ def test_all_of_it_is_refused_at_once() -> None:
     for more, result in [(cpu, lacking), (ports, silent), ({**cpu, **ports}, f"{lacking}; {silent}")]:
         with pytest.raises(Refused, match=f"^cannot migrate web1 to hyper2: (hyper2 )?{re.escape(result)}$"):
             check(move, GUEST, SOURCE, DEST, **more)
+    disks = dataclasses.replace(move, refused=("disk vda: it is shareable",))
+    with pytest.raises(Refused, match=f"to hyper2: disk vda: it is shareable; {silent}$"):
+        check(disks, GUEST, SOURCE, DEST, **ports)
     taken = dataclasses.replace(DEST, guests={"web1": ("cccc", "running")})
     with pytest.raises(Refused, match=r"another guest with this name .*; port 49152"):
         check(move, GUEST, SOURCE, taken, **ports)
