@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._seed import files_see
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_storage,
     plan_disk_steps,
+    plan_pool_files,
     run_pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
@@ -37,15 +38,22 @@ def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> S
     if isinstance(question, Customizing):
         files_seed.need_customize(guest)
         return dataclasses.replace(site, host_key=_host_key(question.private))
-    pool = None if question.path else run_pool_directory.pool_of(connection, question.pool)
-    exists = libvirt_storage.volume_in(connection, question.pool, question.name) is not None
-    kept = _kept_key(connection, question) if question.ours and not question.private else None
-    return dataclasses.replace(site, pool=pool, exists=exists, host_key=kept or _host_key(question.private))
+    name = _pool(connection, question)
+    pool = None if question.path else run_pool_directory.pool_of(connection, name)
+    exists = libvirt_storage.volume_in(connection, name, question.name) is not None
+    kept = _kept_key(connection, name, question) if question.ours and not question.private else None
+    key = kept or _host_key(question.private)
+    return dataclasses.replace(site, pool_name=name, pool=pool, exists=exists, host_key=key)
 
 
-def _kept_key(connection: t.Any, question: SeedDisk) -> HostKey | None:
+def _pool(connection: t.Any, question: SeedDisk) -> str:
+    """The pool of the seed, which is a file: that of the guest's disks if it has files, else the default one."""
+    return plan_pool_files.seed_pool(run_pool_directory.pool_of(connection, question.pool))
+
+
+def _kept_key(connection: t.Any, pool: str, question: SeedDisk) -> HostKey | None:
     """The guest's current SSH host key, which a new seed keeps; None if there is none."""
-    old = libvirt_storage.read(connection, question.pool, question.name)
+    old = libvirt_storage.read(connection, pool, question.name)
     return files_seed.host_key_in(old) if old else None
 
 

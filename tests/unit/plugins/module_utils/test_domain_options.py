@@ -41,6 +41,7 @@ NAMES = [
     "tags",
     "disks.name",
     "disks.image",
+    "disks.image_pool",
     "disks.pool",
     "interfaces.network",
     "interfaces.portgroup",
