@@ -668,7 +668,7 @@ BUDGETS_KIB = {
     "virt_domain": 306,  # with all that is looked at before a disk or a definition goes, and the check of seeds
     "virt_domains": 306,  # and all that a definition may need of its host
     "virt_domain_info": 150,
-    "virt_host_info": 51,  # with the notes on disks that are being removed
+    "virt_host_info": 53,  # with the notes on disks that are being removed
     "virt_image": 168,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
@@ -683,7 +683,7 @@ BUDGETS_KIB |= {
     "virt_secret_info": 72,
     "virt_volume": 152,
     "virt_volume_info": 56,
-    "virt_image_info": 72,
+    "virt_image_info": 74,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them.

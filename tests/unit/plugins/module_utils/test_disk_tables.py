@@ -479,11 +479,20 @@ def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    "pool", [PoolDirectory("lvm", "logical", "/dev/vg", here=True), PoolDirectory("default", "dir", None, here=False)]
+    ("pool", "expected"),
+    [
+        (PoolDirectory("a", "dir", None, here=False), "cannot create web1-data.qcow2 in pool a: it is of type dir"),
+        (PoolDirectory("a", "rbd", None), "cannot be created on a pool of type rbd; create an image there (rbd create"),
+        (PoolDirectory("a", "zfs", "/dev/zvol/a"), "on a pool of type zfs; create a volume there (virsh vol-create-as"),
+        (PoolDirectory("a", "disk", "/dev"), "on a pool of type disk; create a volume there (virsh vol-create-as"),
+        (
+            PoolDirectory("a", "iscsi-direct", None),
+            "its volumes are what the storage offers: set one as disks[].volume",
+        ),
+    ],
 )
-def test_a_disk_is_a_file(pool: PoolDirectory) -> None:
-    expected = f"cannot create web1-data.qcow2 in pool {pool.name}: it is of type {pool.type}; disks are files"
-    with pytest.raises(Refused, match=expected):
+def test_where_no_disk_is_created(pool: PoolDirectory, expected: str) -> None:
+    with pytest.raises(Refused, match=re.escape(expected)):
         planned(Disk("data"), Known(), Site(pool))
 
 
