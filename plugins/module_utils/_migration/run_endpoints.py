@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     MigrationHost,
     Pool,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools"]
@@ -91,7 +92,7 @@ def pools(connection: t.Any) -> tuple[Pool, ...]:
     return tuple(
         Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
         for pool, its in known
-        if its["path"]
+        if its["path"] and its["type"] in DIRECTORY_POOLS
     )
 
 
