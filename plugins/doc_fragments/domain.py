@@ -310,7 +310,7 @@ disks[].clone:
 disks[].device: Device type. A C(lun) passes SCSI commands through to a block device.
 disks[].source: An existing file, or a block device below C(/dev). Excludes O(disks[].image), O(disks[].clone) and
   O(disks[].size). V('') ejects the medium of a CD-ROM, also one that another option describes.
-disks[].volume: An existing volume, as C(pool/volume).
+disks[].volume: An existing volume, as C(pool/volume). Without O(disks[].format), one that is a device is V(raw).
 disks[].url: A medium or disk on the network; http, https, ftp, ftps, tftp, nbd or iscsi. For others, and for those that
   need a login, use O(disks[].network).
 disks[].network:

@@ -26,7 +26,7 @@ PACKAGES = (
 MIB = 1024**2
 IMAGE_MIB = 30
 SYSTEM = {"name": "system", "pool": "lvm", "image": "tiny.qcow2", "image_pool": "default", "size": "34MiB"}
-GUEST = {"vcpus": 1, "memory": "64MiB", "interfaces": []}
+GUEST: dict[str, t.Any] = {"vcpus": 1, "memory": "64MiB", "interfaces": []}
 # 1: hlt; jmp 1b. What follows is no zeros, and what was on the disks of the group before is none either.
 PREPARE = f"""set -e
 mkdir -p {IMAGES}
@@ -102,7 +102,7 @@ def four_steps(**options: t.Any) -> list[str]:
 
 def volumes() -> dict[str, str]:
     """The volumes of the group and their UUIDs."""
-    return dict(line.split() for line in on("lvs --noheadings -o lv_name,lv_uuid vg0").splitlines())  # type: ignore[misc]
+    return dict(line.split() for line in on("lvs --noheadings -o lv_name,lv_uuid vg0").splitlines())
 
 
 def size_mib(volume: str) -> int:
@@ -180,7 +180,7 @@ def test_a_killed_copy_is_never_taken_for_a_disk() -> None:
     )
     options = json.dumps({"name": "web1", "disks": [SYSTEM], "state": "running", **GUEST})
     running = LAB.start("ansible", "hyper1", *LAB.ask_nobody, "-m", "corral.virt.virt_domain", "-a", options)
-    on("until pgrep -x sleep; do sleep 0.2; done; sleep 1; pkill -KILL -f 'Ansi[b]allZ_virt_domain'")
+    on("until pid=$(pgrep -x sleep); do :; done; kill -KILL $(ps -o ppid= -p $pid)")
     running.wait(60)
     on("rm /usr/local/bin/qemu-img; ! pgrep -x sleep")
     half = volumes()["web1-system"]
@@ -229,6 +229,7 @@ def test_existing_volumes_of_any_pool_are_used_and_stay() -> None:
     four_steps(name="web1", disks=disks, state="running", **GUEST)
     assert on("virsh domblklist web1 | grep -c /") in ("0", "2") and "running" in on("virsh domstate web1")
     assert "parts" in refused(name="web2", disks=[{"name": "a", "pool": "parts", "size": "4MiB"}], **GUEST)
+    assert on("virsh dumpxml web1 | grep -c \"type='raw'\"") == "2", "which nobody said"
     gone = told("virt_domain", name="web1", state="absent", remove_storage=True, force_off=True)
     assert gone["steps"] == ["destroy web1", "undefine web1"]
     assert part in on("virsh pool-refresh parts >/dev/null; virsh vol-list parts")

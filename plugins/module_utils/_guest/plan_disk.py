@@ -247,6 +247,8 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
             volume = _opened_volume(wanted, item, known)
             if volume:
                 asked[item.name] = SizeOf("", volume)
+            elif unopened := _unknown_format(item, known):
+                asked[item.name] = SizeOf("", unopened, opened=False)
             continue
         if device is None:
             asked[item.name] = new_site(wanted.name, item)
@@ -254,6 +256,15 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
             seen_by = (known.owner.guest, device.target) if known.active else None
             asked[item.name] = SizeOf(device.path, device.volume, seen_by)
     return asked
+
+
+def _unknown_format(item: Disk, known: Known) -> tuple[str, str] | None:
+    """Pool and name of a volume that becomes the guest's disk now, and whose format nobody says; else None."""
+    pool, slash, name = (item.fields.get("volume") or "").partition("/")
+    device = known.devices.get(item.name)
+    has_it = device is not None and device.volume == (pool, name)
+    asks = slash and not has_it and item.state == "present" and not item.fields.get("format")
+    return (pool, name) if asks else None
 
 
 def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, str] | None:
@@ -416,8 +427,16 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
         has = _least(answer.size_bytes, answer.seen_bytes)
         sight = _Sight(guest, item, _path(device, answer), has_bytes=has, target=target, size=answer)
     else:
-        there, sight = GIVEN, _Sight(guest, item)
+        there, sight = GIVEN, _Sight(guest, _with_format(item, known, answer))
     return _VERBS[case_of(there, sight.asked_bytes, sight.has_bytes)](sight, new_volume)
+
+
+def _with_format(item: Disk, known: Known, answer: Answer | None) -> Disk:
+    """The disk; raw if it is a volume that is a device, and nobody says its format."""
+    is_device = isinstance(answer, Size) and plan_pool_files.has_devices(answer.pool_type)
+    if not is_device or not _unknown_format(item, known):
+        return item
+    return dataclasses.replace(item, fields={**item.fields, "format": "raw"})
 
 
 def _least(size_bytes: int | None, seen_bytes: int | None) -> int | None:

@@ -123,6 +123,7 @@ class SizeOf:
     path: str
     volume: tuple[str, str] | None = None
     seen_by: tuple[str, str] | None = None  # UUID of the guest that runs with it, and the target that it is there
+    opened: bool = True  # False: only the type of its pool is asked for, which may be inactive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +158,7 @@ class Size:
 
     size_bytes: int | None  # None: no active pool has such a volume
     path: str | None = None  # of a volume that the definition names by its pool
+    pool_type: str | None = None  # of that pool
     pool_name: str | None = None  # of a logical volume
     group: VolumeGroup | None = None  # of a logical volume
     seen_bytes: int | None = None  # by the running guest, of a logical volume

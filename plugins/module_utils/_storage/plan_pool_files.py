@@ -13,7 +13,17 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 
-__all__ = ["DIRECTORY_POOLS", "PoolDirectory", "directory", "disk_in", "file_in", "holder", "seed_pool", "volume_name"]
+__all__ = [
+    "DIRECTORY_POOLS",
+    "PoolDirectory",
+    "directory",
+    "disk_in",
+    "file_in",
+    "has_devices",
+    "holder",
+    "seed_pool",
+    "volume_name",
+]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 DIRECTORY_POOLS = ("dir", "fs", "netfs")
@@ -74,6 +84,11 @@ def disk_in(pool: PoolDirectory, name: str) -> str:
 def seed_pool(pool: PoolDirectory) -> str:
     """The name of the pool for the seed of a guest with disks in this one; a seed is a file."""
     return POOL if pool.type == _LOGICAL else pool.name
+
+
+def has_devices(pool_type: str | None) -> bool:
+    """True if volumes in pools of this type are no files, and so raw."""
+    return pool_type is not None and pool_type not in _FILE_POOLS
 
 
 def directory(pool: PoolDirectory, what: str) -> str:

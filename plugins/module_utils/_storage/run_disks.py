@@ -53,13 +53,22 @@ def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: conte
 def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) -> Answer:
     if isinstance(question, SiteOf):
         return _site(connection, question, locks)
+    kind = _pool_type(connection, question.volume[0]) if question.volume else None
+    if not question.opened:
+        return Size(None, pool_type=kind)
     if question.volume:
         xml = libvirt_storage.volume_in(connection, *question.volume)
     else:
         xml = libvirt_storage.volume_at(connection, question.path)
-    size = Size(_size(xml), xml_host.volume(xml)["path"] if xml and question.volume else None)
+    size = Size(_size(xml), xml_host.volume(xml)["path"] if xml and question.volume else None, kind)
     path = size.path or question.path
     return _logical_size(connection, question, size, path) if identity.logical_volume(path) else size
+
+
+def _pool_type(connection: t.Any, name: str) -> str | None:
+    """The type of a pool, active or not; None if there is none."""
+    found = (pool["xml"] for pool in libvirt_query.pools(connection) if pool["name"] == name)
+    return next((xml_host.pool(xml)["type"] for xml in found), None)
 
 
 def _site(connection: t.Any, question: SiteOf, locks: contextlib.ExitStack) -> Site:
