@@ -291,22 +291,26 @@ disks[].name: Identifies the disk, and is part of the name of its file. For disk
   use the target (V(vda)).
 disks[].state: V(absent) detaches the disk and keeps its file.
 disks[].size: In GiB, or with a unit. A larger size grows the disk, even while the guest runs. A smaller size is refused
-  (M(corral.virt.virt_image) can shrink the disk while the guest is off). Block devices do not grow while the guest is
-  off. For existing disks outside storage pools, such as those on the network or NVMe devices, the size is refused, or
-  ignored with a warning.
+  (M(corral.virt.virt_image) can shrink the disk while the guest is off). A logical volume is rounded up to whole
+  extents; other block devices do not grow while the guest is off. For existing disks outside storage pools, such as
+  those on the network or NVMe devices, the size is refused, or ignored with a warning.
 disks[].pool:
-  - Storage pool of a new disk. Defaults to V(default).
+  - Storage pool of a new disk, of type C(dir), C(fs), C(netfs) or C(logical). Defaults to V(default).
+  - In a pool of type C(logical) the disk is a logical volume with all its space, raw and filled with zeros; a copy of
+    its image, if it has one. The module creates and grows these only on the hypervisor itself.
   - An existing disk that is in another pool stays there, with a note, unless O(move_disks) is set.
-disks[].image: Image in the pool from which a new disk is created. An existing disk keeps its backing image.
+disks[].image: Image from which a new disk is created. An existing disk keeps its backing image.
+disks[].image_pool: Pool of O(disks[].image). Defaults to O(disks[].pool); required where that is of type C(logical),
+  which has no files.
 disks[].clone:
   - How the disk is created from O(disks[].image). V(overlay) stores the guest's writes in the disk, and reads
     everything else from the image.
   - V(copy) copies the whole image, so that the disk has no backing image; then O(disks[].format) can also be V(raw).
-  - Defaults to V(overlay).
+  - Defaults to V(overlay); to V(copy) in a pool of type C(logical), where that is the only way.
 disks[].device: Device type. A C(lun) passes SCSI commands through to a block device.
 disks[].source: An existing file, or a block device below C(/dev). Excludes O(disks[].image), O(disks[].clone) and
   O(disks[].size). V('') ejects the medium of a CD-ROM, also one that another option describes.
-disks[].volume: An existing volume, as C(pool/volume).
+disks[].volume: An existing volume, as C(pool/volume). Without O(disks[].format), one that is a device is V(raw).
 disks[].url: A medium or disk on the network; http, https, ftp, ftps, tftp, nbd or iscsi. For others, and for those that
   need a login, use O(disks[].network).
 disks[].network:

@@ -337,7 +337,7 @@ def test_every_step_has_a_verb() -> None:
         for kind in vars(plan_guest_steps).values()
         if isinstance(kind, type) and issubclass(kind, plan_guest_steps.GuestStep)
     }
-    fronts = {*run_guest_steps._DOERS, *run_definition._DOERS, *run_guest_steps._MAKERS}
+    fronts = {*run_guest_steps._DOERS, *run_definition._DOERS, *run_guest_steps._MAKERS, *run_guest_steps._GROWERS}
     assert kinds - {plan_guest_steps.GuestStep, *fronts} == set({**libvirt_domain._ON_HOST, **libvirt_domain._ON_GUEST})
 
 

@@ -57,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--template", type=_template, metavar="SLOT=KEY", help=template_help)
     kvm_help = "give the hosts KVM, if a guest starts with it (default: guests are emulated)"
     up.add_argument("--kvm", action="store_true", help=kvm_help)
+    uml_help = "each host has a Linux of its own (User-Mode Linux), and so LVM; guests are too slow for a system"
+    up.add_argument("--uml", action="store_true", help=uml_help)
     up.set_defaults(run=_up)
 
     make = commands.add_parser("template", help="stop a lab and make a template of it, for others to begin with")
@@ -147,6 +149,7 @@ def _up(given: argparse.Namespace) -> None:
         subnet=given.subnet,
         template=given.template,
         kvm=given.kvm,
+        uml=given.uml,
     )
     lab = life.up(given.name, wanted)
     print(f"\n  ansible-playbook -i {lab.build}/inventory ...\n  ssh -F {lab.build}/ssh_config hyper1")

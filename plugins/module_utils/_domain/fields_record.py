@@ -52,7 +52,7 @@ class _Volumes(Many):
 
 def _volume(element: Element) -> OwnedVolume:
     inode = _number(element.get("inode"))
-    identity = FileIdentity(inode, _number(element.get("born")), element.get("mark")) if inode else None
+    identity = None if inode is None else FileIdentity(inode, _number(element.get("born")), element.get("mark"))
     entry = OwnedVolume(element.text or "", element.get("guest"), element.get("host") or "", identity)
     edited = entry.guest is not None and element.get("seal") != entry.seal
     return dataclasses.replace(entry, guest=EDITED) if edited else entry

@@ -68,7 +68,8 @@ class OwnedDisk:
     active: bool = False  # the pool
     exists: bool | None = None  # as a file of this machine; None: nobody can tell
     opened: bool = False  # a process of this machine has it open as an image
-    identity: FileIdentity | None = None  # of a regular file of this machine
+    identity: FileIdentity | None = None  # of a regular file or logical volume of this machine
+    tags: tuple[str, ...] | None = None  # of a logical volume of this machine
 
     @property
     def gone(self) -> bool:
@@ -88,6 +89,7 @@ class Disk(Item):
     pool: str | None = None
     image: str | None = None
     clone: str | None = None  # of the image: overlay (when silent) or copy
+    image_pool: str | None = None  # where the image is, if not in `pool`
     copy_of: Original | None = None
 
     @property

@@ -89,11 +89,12 @@ def disks(xml: str) -> list[OriginalDisk]:
 
 def _read(device: Element) -> OriginalDisk:
     values, source = row.read(device, fields_disk.DISK), device.find("source")
-    path = source.get("file") if source is not None and device.get("type") == "file" else None
+    place = {"file": "file", "block": "dev"}.get(device.get("type") or "")
+    path = source.get(place) if source is not None and place else None
     kind = values.get("device", "disk")
     obstacle = ""
     if path is None or kind != "disk":
-        obstacle = "it is not a file"
+        obstacle = "it is neither a file nor a block device"
     elif device.find(".//encryption") is not None:
         obstacle = "it is encrypted"
     elif source.find("slices") is not None:

@@ -110,6 +110,12 @@ def pool(xml: str) -> dict[str, t.Any]:
     return {"type": root.get("type"), "path": root.findtext("target/path")}
 
 
+def volume_group(xml: str) -> str | None:
+    """The volume group of a storage pool of type logical."""
+    found: str | None = parse(xml).findtext("source/name")
+    return found
+
+
 def volume(xml: str) -> dict[str, t.Any]:
     """Path, format, sizes, times and backing file of a volume."""
     root = parse(xml)

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_name, is_content
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import UNFINISHED_SUFFIX
@@ -29,7 +30,9 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SiteOf,
     Size,
     SizeOf,
+    VolumeGroup,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = [
@@ -67,13 +70,16 @@ def new_site(guest: str, item: Disk) -> SiteOf:
     """What must be known before the image is planned. A copy goes where its original is."""
     if item.copy_of:
         return SiteOf(item.pool, file_name(guest, item), copy_of=item.copy_of.path)
-    return SiteOf(item.pool or POOL, file_name(guest, item), item.image)
+    return SiteOf(item.pool or POOL, file_name(guest, item), item.image, image_pool=item.image_pool)
 
 
 def new_volume_of(guest: str, item: Disk, site: Site) -> Volume:
     """The image of a disk as it would be made; raises BadInput, NotFound or Refused for one that cannot be."""
-    name, form = file_name(guest, item), format_of(item)
-    path, size = plan_pool_files.file_in(site.pool, name), item.size_bytes or _DEFAULT_SIZE_BYTES
+    name = plan_pool_files.volume_name(site.pool, file_name(guest, item))
+    path, size = plan_pool_files.disk_in(site.pool, name), item.size_bytes or _DEFAULT_SIZE_BYTES
+    if site.pool.type == "logical":
+        item = _logical(guest, item, site)
+    form = format_of(item)
     below: dict[str, t.Any] = {}
     if item.copy_of:
         origin = _checked_original(guest, item, item.copy_of, site)
@@ -84,7 +90,33 @@ def new_volume_of(guest: str, item: Disk, site: Site) -> Volume:
         below = {"backing_path": origin.content, "backing_format": origin.format}
         if item.clone == "copy":
             below = {"copy_of": origin.path}
+    if site.group:
+        size = site.group.rounded(size)
     return Volume(pool=site.pool.name, name=name, path=path, capacity_bytes=size, format=form, **below)
+
+
+def _logical(guest: str, item: Disk, site: Site) -> Disk:
+    """The disk as a logical volume can hold it: raw, and a copy of its image; raises BadInput or Refused."""
+    pool, what = site.pool.name, f"disk {item.name} of {guest}"
+    copied = item.copy_of and item.fields.get("format") == item.copy_of.format  # it has that of its original
+    problems = []
+    if item.fields.get("format") not in (None, "raw") and not copied:
+        problems.append(f"format of {what}: a logical volume, as in pool {pool}, is always raw; omit format")
+    if item.clone == "overlay":
+        problems.append(f"clone of {what}: a logical volume, as in pool {pool}, cannot be an overlay; set clone: copy")
+    if item.image and item.image_pool in (None, pool):
+        problems.append(
+            f"image_pool of {what}: pool {pool} has logical volumes, and images are files; name the pool that has "
+            f"image {item.image}, for example image_pool: {POOL}"
+        )
+    if problems:
+        raise BadInput(problems)
+    if site.group is None:
+        raise Refused(
+            f"cannot create {what} in pool {pool}: its volume group {site.pool.group} cannot be read from here; run "
+            "the module on the hypervisor, as root, with lvm2 installed"
+        )
+    return dataclasses.replace(item, clone="copy" if item.image else None, fields={**item.fields, "format": "raw"})
 
 
 def _checked_origin(guest: str, item: Disk, image: str, site: Site) -> DiskOrigin:
@@ -136,7 +168,7 @@ def _checked_original(guest: str, item: Disk, original: Original, site: Site) ->
 
 def _usable(guest: str, image: str, site: Site, *, copied: bool) -> DiskOrigin:
     """The image, if guests can use it; raises NotFound or Refused."""
-    origin, pool = site.origin, site.pool.name
+    origin, pool = site.origin, site.image_pool or site.pool.name
     if origin is None:
         raise NotFound(f"cannot create {guest}: there is no image {image} in pool {pool}; import it with virt_image")
     if not (origin.here or copied or is_content(image)):
@@ -215,12 +247,24 @@ def questions(wanted: GuestSpec, known: Known) -> dict[str, Question]:
             volume = _opened_volume(wanted, item, known)
             if volume:
                 asked[item.name] = SizeOf("", volume)
+            elif unopened := _unknown_format(item, known):
+                asked[item.name] = SizeOf("", unopened, opened=False)
             continue
         if device is None:
             asked[item.name] = new_site(wanted.name, item)
         elif item.size_bytes is not None and (device.path or device.volume):
-            asked[item.name] = SizeOf(device.path, device.volume)
+            seen_by = (known.owner.guest, device.target) if known.active else None
+            asked[item.name] = SizeOf(device.path, device.volume, seen_by)
     return asked
+
+
+def _unknown_format(item: Disk, known: Known) -> tuple[str, str] | None:
+    """Pool and name of a volume that becomes the guest's disk now, and whose format nobody says; else None."""
+    pool, slash, name = (item.fields.get("volume") or "").partition("/")
+    device = known.devices.get(item.name)
+    has_it = device is not None and device.volume == (pool, name)
+    asks = slash and not has_it and item.state == "present" and not item.fields.get("format")
+    return (pool, name) if asks else None
 
 
 def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, str] | None:
@@ -242,6 +286,7 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
         _refuse_start(wanted, known)
         return DiskPlan(left=known.unfinished)
     outcomes = [_outcome(wanted.name, item, known, answers.get(item.name), new_volume) for item in wanted.disks]
+    _check_room(wanted.name, [one.taken for one in outcomes if one.taken])
     making = tuple(path for one in outcomes for path in one.making)
     return DiskPlan(
         disks=tuple(one.disk for one in outcomes),
@@ -251,6 +296,22 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
         left=tuple(path for path in known.unfinished if path not in making and not path.endswith(SEED)),
         notes=tuple(note for one in outcomes for note in one.notes),
     )
+
+
+def _check_room(guest: str, taken: t.Sequence[Taken]) -> None:
+    """Raise Refused if new and growing disks do not fit into a volume group, which they take all their space from."""
+    problems = []
+    for group in {one.group.name: one.group for one in taken}.values():
+        needed = sum(one.bytes for one in taken if one.group.name == group.name)
+        if needed > group.free_bytes:
+            problems.append(
+                Refused(
+                    f"cannot create or grow disks of {guest}: volume group {group.name} has "
+                    f"{bytes_text(group.free_bytes)} free of {bytes_text(needed)} that they need; extend it (vgextend "
+                    f"{group.name} DEVICE), or use smaller disks"
+                )
+            )
+    refuse_all(problems)
 
 
 def _refuse_start(wanted: GuestSpec, known: Known) -> None:
@@ -312,10 +373,31 @@ class _Sight:
     has_bytes: int | None = None
     target: str | None = None  # where the guest that runs has it
     identity: FileIdentity | None = None  # of the file that has the path of the one that would be made
+    site: Site | None = None  # where it would be made
+    size: Size | None = None  # of the one that the guest has
+
+    @property
+    def group(self) -> VolumeGroup | None:
+        """The volume group that has it, or would have it."""
+        answer = self.site or self.size
+        return answer.group if answer else None
+
+    @property
+    def asked_bytes(self) -> int | None:
+        """The size that is asked for, as the storage gives it."""
+        asked = self.item.size_bytes
+        return self.group.rounded(asked) if self.group and asked is not None else asked
 
     def fail(self, kind: type[VirtError], verb: str, reason: str) -> t.NoReturn:
         """Raise `kind` with a message that names the disk and the guest."""
         raise kind(f"cannot {verb} disk {self.item.name} of {self.guest}{reason}")
+
+
+class Taken(t.NamedTuple):
+    """What a new or growing disk takes from a volume group."""
+
+    group: VolumeGroup
+    bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,13 +409,14 @@ class _Outcome:
     making: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
+    taken: Taken | None = None
 
 
 def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_volume: NewVolume) -> _Outcome:
     if isinstance(answer, Site):
         volume = new_volume_of(guest, item, answer)
         there = _standing(volume.path, known, answer)
-        sight = _Sight(guest, item, volume.path, volume, answer.size_bytes, identity=answer.identity)
+        sight = _Sight(guest, item, volume.path, volume, answer.size_bytes, identity=answer.identity, site=answer)
         if item.fields.get("source") == "":
             where = f"it has no drive of that name; to see its drives: virsh domblklist {guest}"
             sight.fail(NotFound, "eject the medium of", f": {where}")
@@ -341,10 +424,24 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
         device = t.cast(DiskDevice, _defined(item, known))  # that was asked about
         target = device.target if known.active else None
         there = DEFINED
-        sight = _Sight(guest, item, _path(device, answer), has_bytes=answer.size_bytes, target=target)
+        has = _least(answer.size_bytes, answer.seen_bytes)
+        sight = _Sight(guest, item, _path(device, answer), has_bytes=has, target=target, size=answer)
     else:
-        there, sight = GIVEN, _Sight(guest, item)
-    return _VERBS[case_of(there, item.size_bytes, sight.has_bytes)](sight, new_volume)
+        there, sight = GIVEN, _Sight(guest, _with_format(item, known, answer))
+    return _VERBS[case_of(there, sight.asked_bytes, sight.has_bytes)](sight, new_volume)
+
+
+def _with_format(item: Disk, known: Known, answer: Answer | None) -> Disk:
+    """The disk; raw if it is a volume that is a device, and nobody says its format."""
+    is_device = isinstance(answer, Size) and plan_pool_files.has_devices(answer.pool_type)
+    if not is_device or not _unknown_format(item, known):
+        return item
+    return dataclasses.replace(item, fields={**item.fields, "format": "raw"})
+
+
+def _least(size_bytes: int | None, seen_bytes: int | None) -> int | None:
+    """The size of a disk: an interrupted run may have grown it without telling the guest that runs."""
+    return size_bytes if size_bytes is None or seen_bytes is None else min(size_bytes, seen_bytes)
 
 
 def _path(device: DiskDevice, answer: Size) -> str:
@@ -354,10 +451,14 @@ def _path(device: DiskDevice, answer: Size) -> str:
 
 def _standing(path: str, known: Known, site: Site) -> str:
     """What exists at the path of a disk that the guest does not have: BEGUN, NOTHING, OURS or FOREIGN."""
-    if path in known.unfinished and path in known.volumes:
+    begun = path in known.unfinished and path in known.volumes
+    # A logical volume has its owner's tag from its first moment on: without that, others have made it since.
+    if begun and (site.size_bytes is None or not site.group or owner_tag(known.owner.guest) in site.tags):
         return BEGUN
     if site.size_bytes is None:
         return NOTHING
+    if begun:
+        return FOREIGN
     return OURS if known.is_own(path, site.identity) else FOREIGN
 
 
@@ -374,7 +475,7 @@ def _defined(item: Disk, known: Known) -> DiskDevice | None:
 
 def _keep(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     item = sight.item
-    if item.state == "absent" or item.size_bytes in (None, sight.has_bytes):
+    if item.state == "absent" or sight.asked_bytes in (None, sight.has_bytes):
         return _Outcome(item)
     ignored = f"size of disk {item.name} of {sight.guest} is ignored: the disk is not in a storage pool"
     return _Outcome(item, notes=(f"{ignored}; omit size, and resize the disk where it is stored",))
@@ -385,14 +486,30 @@ def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
 
 
 def _grown(sight: _Sight, disk: Disk) -> _Outcome:
-    size, has = t.cast(int, sight.item.size_bytes), t.cast(int, sight.has_bytes)
+    size, has = t.cast(int, sight.asked_bytes), t.cast(int, sight.has_bytes)
     path, target = t.cast(str, sight.path), sight.target
+    changes = (Change(f"disks[{disk.name}].size", bytes_text(has), bytes_text(size)),)
+    if sight.group:
+        steps, taken = _extended(sight, sight.group, size)
+        return _Outcome(disk, steps, changes=changes, taken=taken)
     if path.startswith("/dev/") and target is None:
         remedy = f"grow {path} (for example with lvextend), `virsh pool-refresh` its pool, and run again"
         sight.fail(Refused, "grow", f" from {bytes_text(has)} to {bytes_text(size)}: it is a block device; {remedy}")
     grow = (sight.guest, path, size)
     step = plan_guest_steps.GrowDisk(*grow) if target is None else plan_guest_steps.GrowRunningDisk(*grow, target)
-    return _Outcome(disk, (step,), changes=(Change(f"disks[{disk.name}].size", bytes_text(has), bytes_text(size)),))
+    return _Outcome(disk, (step,), changes=changes)
+
+
+def _extended(sight: _Sight, group: VolumeGroup, size: int) -> tuple[tuple[plan_guest_steps.GuestStep, ...], Taken]:
+    """Steps that grow a logical volume, and let the guest that runs see its size; and what it takes."""
+    path, answer = t.cast(str, sight.path), sight.size or t.cast(Site, sight.site)
+    before, pool = t.cast(int, answer.size_bytes), t.cast(str, answer.pool_name)
+    steps: list[plan_guest_steps.GuestStep] = []
+    if before < size:
+        steps.append(plan_guest_steps.GrowLogicalVolume(sight.guest, path, pool, before, size))
+    if sight.target is not None:
+        steps.append(plan_guest_steps.GrowRunningDisk(sight.guest, path, size, sight.target))
+    return tuple(steps), Taken(group, max(size - before, 0))
 
 
 def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
@@ -405,14 +522,22 @@ def _adopt_and_grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
 
 
 def _adopted(sight: _Sight) -> Disk:
-    return _placed(sight.item, t.cast(str, sight.path), format=format_of(sight.item))
+    return _placed(sight.item, t.cast(str, sight.path), format=t.cast(Volume, sight.volume).format)
 
 
 def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Outcome:
-    volume = t.cast(Volume, sight.volume)
+    volume, site = t.cast(Volume, sight.volume), t.cast(Site, sight.site)
     expected = sight.identity if replace else None
+    placed = _placed(sight.item, volume.path, format=volume.format)
+    if site.group:
+        form, size = (site.origin.format, site.origin.capacity_bytes) if site.origin else ("", 0)
+        made = plan_guest_steps.CreateLogicalVolume(
+            sight.guest, volume, site.group.name, form, size, replace=replace, expected=expected
+        )
+        taken = Taken(site.group, volume.capacity_bytes - (site.size_bytes or 0))
+        return _Outcome(placed, (made,), making=(volume.path,), taken=taken)
     step = plan_guest_steps.CreateVolume(sight.guest, volume, new_volume(volume), replace=replace, expected=expected)
-    return _Outcome(_placed(sight.item, volume.path, format=volume.format), (step,), making=(volume.path,))
+    return _Outcome(placed, (step,), making=(volume.path,))
 
 
 def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
@@ -421,7 +546,9 @@ def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
 
 
 def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
-    have, size = (bytes_text(t.cast(int, one)) for one in (sight.has_bytes, sight.item.size_bytes))
+    have, size = (bytes_text(t.cast(int, one)) for one in (sight.has_bytes, sight.asked_bytes))
+    if sight.group:
+        sight.fail(Refused, "shrink", f" from {have} to {size}: data would be lost; use {have} or more")
     remedy = "shrink its content, shut the guest down, and use virt_image with allow_shrink: true"
     sight.fail(Refused, "shrink", f" from {have} to {size}: data would be lost; {remedy}")
 

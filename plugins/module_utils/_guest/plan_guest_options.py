@@ -115,7 +115,7 @@ _OPTIONS = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
 _FOLLOW = (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib"))
 # Of the seeds' default profile, as the one disk is.
 _NIC = Item("eth0", fields={"type": "bridge", "bridge": defaults.BRIDGE})
-_MAKING = ("image", "clone", "size")
+_MAKING = ("image", "image_pool", "clone", "size")
 _TOPOLOGY = tuple(f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads"))
 
 
@@ -292,11 +292,15 @@ def with_image(guest: GuestSpec) -> GuestSpec:
                 f"image of {guest.name}: disk {disks[first].name} has its own image, {disks[first].image}; omit one"
             )
         disks[first] = dataclasses.replace(disks[first], image=guest.image)
-    bare = [disk.name for disk in disks if disk.clone and not disk.image]
+    options = (("clone", "how it is created from image"), ("image_pool", "which pool has its image"))
+    bare = [
+        f"disk {disk.name} of {guest.name}: {option} says {what}; set image too"
+        for disk in disks
+        for option, what in options
+        if getattr(disk, option) and not disk.image
+    ]
     if bare:
-        raise BadInput(
-            [f"disk {name} of {guest.name}: clone says how it is created from image; set image too" for name in bare]
-        )
+        raise BadInput(bare)
     return guest.with_fields(disks=tuple(disks)) if disks else guest
 
 
@@ -314,13 +318,14 @@ def disks(
         size, size_bytes = entry.get("size"), None
         if size is not None:
             size_bytes = problems.tried(functools.partial(units.bytes_of, size, bare="G", what=f"size of {what}"))
-        for option, check_word in (("image", units.check_image), ("pool", units.check_name)):
+        checks = (("image", units.check_image), ("pool", units.check_name), ("image_pool", units.check_name))
+        for option, check_word in checks:
             if entry.get(option) is not None:
                 problems.tried(functools.partial(check_word, entry[option], what=f"{option} of {what}"))
         if item.name == "seed":
             reason = "the name 'seed' is reserved for the cloud-init seed; choose another"
             problems.found.append(f"disk of {guest}: {reason}")
-        made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "clone")}
+        made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "image_pool", "clone")}
         disk = Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made)
         problems.found += [f"{what}: {reason}" for reason in _place_problems(disk, entry)]
         found.append(disk)

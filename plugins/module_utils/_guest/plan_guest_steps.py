@@ -30,9 +30,11 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_step
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
     MAKING,
     Claim,
+    CreateLogicalVolume,
     CreateVolume,
     Customize,
     GrowDisk,
+    GrowLogicalVolume,
     GrowRunningDisk,
     WriteSeed,
 )
@@ -45,6 +47,7 @@ __all__ = [
     "MAKING",
     "Attach",
     "Claim",
+    "CreateLogicalVolume",
     "CreateVolume",
     "Customize",
     "Define",
@@ -53,6 +56,7 @@ __all__ = [
     "Detach",
     "FinishRemoval",
     "GrowDisk",
+    "GrowLogicalVolume",
     "GrowRunningDisk",
     "GuestStep",
     "Pin",

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_step
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_record, plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
@@ -73,10 +74,14 @@ def _deletions(
 ) -> list[plan_guest_steps.DeleteVolume]:
     """Steps that delete the disks that exist, or may exist."""
     going = tuple(path for path, disk in removed.items() if disk.volume or disk.active)
-    keep_h = wanted.keep_removed_h
     return [
         plan_guest_steps.DeleteVolume(
-            wanted.name, path, own[path].identity, others=going, keep_h=keep_h, key=removed[path].key
+            wanted.name,
+            path,
+            own[path].identity,
+            others=going,
+            keep_h=wanted.keep_removed_h if removed[path].tags is None else 0,  # a logical volume cannot be moved aside
+            key=removed[path].key,
         )
         for path in going
     ]
@@ -85,8 +90,19 @@ def _deletions(
 def _doubts(owned: t.Sequence[OwnedVolume], owner: Owner, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:
     """Why disks in the guest's record may not be its own, by path."""
     found = {path: disk.identity for path, disk in disks.items()}
-    reasons = {one.path: plan_disk_record.doubt(one, owner, found.get(one.path)) for one in owned}
+    reasons = {
+        one.path: plan_disk_record.doubt(one, owner, found.get(one.path)) or _untagged(one, owner, disks.get(one.path))
+        for one in owned
+    }
     return {path: reason for path, reason in reasons.items() if reason}
+
+
+def _untagged(entry: OwnedVolume, owner: Owner, disk: OwnedDisk | None) -> str:
+    """Why a logical volume may be somebody else's: an interrupted run recorded its name, and may not have made it."""
+    tag = owner_tag(owner.guest)
+    if entry.identity or disk is None or disk.tags is None or tag in disk.tags:
+        return ""
+    return f"it does not have the tag {tag}, so it was not created for {owner.name}"
 
 
 def _kept(owner: Owner, one: OwnedVolume, in_use: t.Mapping[str, str], doubts: t.Mapping[str, str], uri: str) -> str:

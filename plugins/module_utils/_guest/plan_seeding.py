@@ -167,7 +167,8 @@ def _written(wanted: GuestSpec, seed: Seed, disks: DiskPlan, asked: SeedDisk, si
             f"cannot create the seed of {wanted.name}: {path} exists and belongs to no guest of this collection; "
             "remove it first"
         )
-    volume = Volume(pool=asked.pool, name=asked.name, path=path, capacity_bytes=1, format="raw")
+    pool = site.pool_name or asked.pool
+    volume = Volume(pool=pool, name=asked.name, path=path, capacity_bytes=1, format="raw")
     step = plan_guest_steps.WriteSeed(
         wanted.name, volume, plan_seed.files(seed, guest=wanted.name, host_key=site.host_key), replace=asked.ours
     )

@@ -250,6 +250,11 @@ def _do(stored: run_definition.Definition, step: plan_guest_steps.GuestStep, *, 
         return None
     if isinstance(step, (plan_guest_steps.Define, plan_guest_steps.Undefine)):
         return run_definition.do(stored, step)
+    if isinstance(step, plan_guest_steps.GrowLogicalVolume):
+        from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_steps
+
+        run_guest_steps.grow(connection, step)
+        return None
     if isinstance(step, (plan_guest_steps.DeleteVolume, plan_guest_steps.FinishRemoval)):
         from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_steps
 

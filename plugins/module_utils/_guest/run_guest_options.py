@@ -84,7 +84,11 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "wait_for_ip": {"type": "str", "choices": ["any", "lease", "arp", "packets", "agent", "unknown", "none"]},
 }
 GUEST_OPTIONS["disks"]["options"].update(
-    size={"type": "raw"}, pool=_STR, image=_STR, clone={"type": "str", "choices": ["overlay", "copy"]}
+    size={"type": "raw"},
+    pool=_STR,
+    image=_STR,
+    image_pool=_STR,
+    clone={"type": "str", "choices": ["overlay", "copy"]},
 )
 GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 

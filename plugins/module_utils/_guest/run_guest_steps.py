@@ -22,13 +22,18 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_definition import Definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disposal
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_logical, libvirt_storage, plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal, Finishing
 
-__all__ = ["do", "make_file"]
+__all__ = ["do", "grow", "make_file"]
 
 
-Step = t.Union[plan_guest_steps.CreateVolume, plan_guest_steps.WriteSeed, plan_guest_steps.Customize]
+Step = t.Union[
+    plan_guest_steps.CreateVolume,
+    plan_guest_steps.CreateLogicalVolume,
+    plan_guest_steps.WriteSeed,
+    plan_guest_steps.Customize,
+]
 
 
 def make_file(stored: Definition, step: Step) -> None:
@@ -66,6 +71,25 @@ class _Making:
             self.step = dataclasses.replace(step, replace=False)
         yield
 
+    @contextlib.contextmanager
+    def replace_logical(self) -> t.Iterator[None]:
+        """Before a logical volume is created: delete what an interrupted run left of it, unless somebody uses it."""
+        step = self.step
+        if step.expected:
+            from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
+
+            run_disposal.dispose(
+                run_disposal.Disposal(
+                    self.connection, step.path, step.guest, self.stored.uuid, step.expected, verb="replace"
+                )
+            )
+        yield
+
+    def create_logical(self) -> None:
+        """Create the logical volume, and let libvirt see it."""
+        files_logical.create(self.step, self.stored.uuid)
+        libvirt_storage.refresh(self.connection, self.step.volume.pool)
+
     def rewrite(self) -> None:
         """Before a seed is rewritten: refuse if others than its own guest use it."""
         step = self.step
@@ -91,6 +115,7 @@ class _Making:
 
 _MAKERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
     plan_guest_steps.CreateVolume: Looked(_Making.replace, _Making.create),
+    plan_guest_steps.CreateLogicalVolume: Looked(_Making.replace_logical, _Making.create_logical),
     plan_guest_steps.Customize: Looked(_Making.replace, _Making.seed),
     plan_guest_steps.WriteSeed: Looked(_Making.rewrite, _Making.seed),
 }
@@ -99,6 +124,12 @@ _MAKERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
 def do(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> object:
     """Do one step that cannot be undone on the guest with this UUID."""
     return _DOERS[type(step)](_subject(connection, uuid, step))
+
+
+def grow(connection: t.Any, step: plan_guest_steps.GrowLogicalVolume) -> None:
+    """Grow a logical volume, and let libvirt see it."""
+    _GROWERS[type(step)](step)
+    libvirt_storage.refresh(connection, step.pool)
 
 
 def _subject(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> Disposal | Finishing:
@@ -121,4 +152,7 @@ def _subject(connection: t.Any, uuid: str, step: plan_guest_steps.GuestStep) -> 
 _DOERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
     plan_guest_steps.DeleteVolume: Looked(Disposal.look, Disposal.act),
     plan_guest_steps.FinishRemoval: Looked(Finishing.look, Finishing.act),
+}
+_GROWERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any], object]] = {
+    plan_guest_steps.GrowLogicalVolume: files_logical.grow,
 }

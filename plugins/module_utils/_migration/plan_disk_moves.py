@@ -318,6 +318,12 @@ def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
             f"disk {disk.target}: it is shareable, and a copy would no longer be the disk that others use; put it on "
             "shared storage"
         )
+    if disk.path.startswith("/dev/"):
+        raise Refused(
+            f"disk {disk.target}: {disk.path} is a block device, and these are not copied to another host; if the "
+            f"destination has the same one, set disk_storage: {{{disk.target}: shared}}; else put the disk into a "
+            "directory pool first (virsh blockcopy)"
+        )
     if disk.pool is None:
         directory = os.path.dirname(disk.path)
         raise Refused(

@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._seed import files_see
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_storage,
     plan_disk_steps,
+    plan_pool_files,
     run_pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
@@ -39,23 +40,27 @@ def answer(connection: t.Any, guest: str, question: SeedDisk | Customizing) -> S
     if isinstance(question, Customizing):
         files_seed.need_customize(guest)
         return dataclasses.replace(site, host_key=_host_key(question.private))
-    question = dataclasses.replace(question, pool=_pool(connection, question.pool, question.path))
-    pool = None if question.path else run_pool_directory.pool_of(connection, question.pool)
-    exists = libvirt_storage.volume_in(connection, question.pool, question.name) is not None
-    kept = _kept_key(connection, question) if question.ours and not question.private else None
-    return dataclasses.replace(site, pool=pool, exists=exists, host_key=kept or _host_key(question.private))
+    name = _pool(connection, question)
+    pool = None if question.path else run_pool_directory.pool_of(connection, name)
+    exists = libvirt_storage.volume_in(connection, name, question.name) is not None
+    kept = _kept_key(connection, name, question) if question.ours and not question.private else None
+    key = kept or _host_key(question.private)
+    return dataclasses.replace(site, pool_name=name, pool=pool, exists=exists, host_key=key)
 
 
-def _pool(connection: t.Any, pool: str, path: str) -> str:
-    """The pool that has the seed with this path: it may not be that of the guest's disks, which can move."""
+def _pool(connection: t.Any, question: SeedDisk) -> str:
+    """The pool of the seed, which is a file: where it is, which may not be where the guest's disks are; else the pool
+    of these if it has files, or the default one.
+    """
     with contextlib.suppress(NotFound):
-        return libvirt_storage.pool_at(connection, path) if path else pool
-    return pool
+        if question.path:
+            return libvirt_storage.pool_at(connection, question.path)
+    return plan_pool_files.seed_pool(run_pool_directory.pool_of(connection, question.pool))
 
 
-def _kept_key(connection: t.Any, question: SeedDisk) -> HostKey | None:
+def _kept_key(connection: t.Any, pool: str, question: SeedDisk) -> HostKey | None:
     """The guest's current SSH host key, which a new seed keeps; None if there is none."""
-    old = libvirt_storage.read(connection, question.pool, question.name)
+    old = libvirt_storage.read(connection, pool, question.name)
     return files_seed.host_key_in(old) if old else None
 
 
@@ -81,8 +86,7 @@ def _write(connection: t.Any, step: plan_disk_steps.WriteSeed) -> None:
     """Write the seed in place if its size fits: a running guest then reads it after a mere reboot."""
     data = files_seed.iso(step.files)
     data = data.ljust(-(-len(data) // _ROOM_BYTES) * _ROOM_BYTES, b"\0")
-    pool = _pool(connection, step.volume.pool, step.volume.path if step.replace else "")
-    volume = dataclasses.replace(step.volume, pool=pool, capacity_bytes=len(data))
+    volume = dataclasses.replace(step.volume, capacity_bytes=len(data))
     there = libvirt_storage.volume_in(connection, volume.pool, volume.name) if step.replace else None
     if there is None or xml_host.volume(there)["capacity_bytes"] != len(data):
         libvirt_storage.create(

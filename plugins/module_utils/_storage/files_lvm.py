@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Ask LVM for the thin pools of a volume group."""
+"""Ask LVM for volume groups, thin pools, and who has a logical volume open."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["has_group", "thin_pools"]
+__all__ = ["has_group", "is_open", "rows", "tags", "thin_pools"]
 
+_FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent"
 
 
@@ -23,9 +24,30 @@ def has_group(name: str) -> bool:
 
 def thin_pools(group: str) -> list[dict[str, t.Any]]:
     """Name, size in bytes, and use in percent of each thin pool; empty if there is none, or nobody may ask."""
-    form = ("--reportformat", "json", "--units", "b", "--nosuffix")
-    told = command.answer("lvs", *form, "--options", _FIELDS, "--select", "segtype=thin-pool", "--", group)
-    return [_of_row(row) for report in json.loads(told)["report"] for row in report["lv"]] if told else []
+    return [_of_row(row) for row in rows("lv", "lvs", _FIELDS, "--select", "segtype=thin-pool", "--", group)]
+
+
+def tags(path: str) -> tuple[str, ...]:
+    """The tags of a logical volume; none of one that does not exist."""
+    return tuple(tag for row in rows("lv", "lvs", "lv_tags", "--", path) for tag in row["lv_tags"].split(",") if tag)
+
+
+def is_open(path: str) -> bool:
+    """True if a process, a filesystem or another device has a logical volume of this machine open."""
+    if not path.startswith("/dev/") or not _is_open(path):
+        return False
+    command.answer("udevadm", "settle", "--timeout=5")  # udev itself looks at what was just written and closed
+    return _is_open(path)
+
+
+def _is_open(path: str) -> bool:
+    return any(row["lv_device_open"] for row in rows("lv", "lvs", "lv_device_open", "--", path))
+
+
+def rows(kind: str, program: str, fields: str, *rest: str) -> list[dict[str, str]]:
+    """What `lvs` (kind `lv`) or `vgs` (`vg`) tells, sizes in bytes; empty if nobody may ask."""
+    told = command.answer(program, *_FORM, "--options", fields, *rest)
+    return [row for report in json.loads(told)["report"] for row in report[kind]] if told else []
 
 
 def _of_row(row: t.Mapping[str, str]) -> dict[str, t.Any]:

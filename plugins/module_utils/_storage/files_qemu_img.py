@@ -23,7 +23,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 
-__all__ = ["Progress", "convert", "corruptions", "create", "flat_bytes", "info", "rebase", "resize"]
+__all__ = ["Progress", "convert", "convert_onto", "corruptions", "create", "flat_bytes", "info", "rebase", "resize"]
 
 Progress = t.Callable[[float], None]  # percent
 _PR_SET_PDEATHSIG = 1
@@ -72,6 +72,11 @@ def convert(path: str, to: str, *, from_format: str, to_format: str, progress: P
     """Write the content of `path` to the new file `to`, sparse; nothing is left there if that fails."""
     with _complete_or_absent(to):
         _run(f"convert {path} to", to, ["convert", "-p", "-f", from_format, "-O", to_format, path, to], progress)
+
+
+def convert_onto(path: str, device: str, *, from_format: str) -> None:
+    """Write the content of `path` onto a block device that is at least as large; its holes become zeros there."""
+    _run(f"copy {path} to", device, ["convert", "-n", "-f", from_format, "-O", "raw", path, device])
 
 
 def rebase(path: str, base: str | None, *, base_format: str = "", progress: Progress | None = None) -> None:

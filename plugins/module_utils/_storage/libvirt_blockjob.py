@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
-__all__ = ["grow", "interruptible", "pull", "watched_end"]
+__all__ = ["grow", "interruptible", "pull", "seen_bytes", "watched_end"]
 
 _LOOK_S = 0.5  # progress; the end comes as an event
 
@@ -25,6 +25,13 @@ def grow(domain: t.Any, target: str, size_bytes: int) -> None:
     """Enlarge a disk of a running guest."""
     with explained(f"grow disk {target} of", domain.name()):
         domain.blockResize(target, size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+
+
+def seen_bytes(connection: Connection, uuid: str, target: str) -> int:
+    """The size of a disk, as the running guest sees it."""
+    domain = libvirt_query.by_uuid(connection, uuid)
+    with explained(f"read disk {target} of", domain.name()):
+        return int(domain.blockInfo(target)[0])
 
 
 def pull(

@@ -30,6 +30,7 @@ __all__ = [
     "SiteOf",
     "Size",
     "SizeOf",
+    "VolumeGroup",
 ]
 
 SEED = "-seed.iso"
@@ -121,6 +122,8 @@ class SizeOf:
 
     path: str
     volume: tuple[str, str] | None = None
+    seen_by: tuple[str, str] | None = None  # UUID of the guest that runs with it, and the target that it is there
+    opened: bool = True  # False: only the type of its pool is asked for, which may be inactive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +136,20 @@ class SiteOf:
     name: str
     image: str | None = None
     copy_of: str | None = None  # its path
+    image_pool: str | None = None  # None: `pool`
+
+
+@dataclasses.dataclass(frozen=True)
+class VolumeGroup:
+    """The LVM volume group of a pool of type logical, on this machine."""
+
+    name: str
+    extent_bytes: int
+    free_bytes: int
+
+    def rounded(self, size_bytes: int) -> int:
+        """The size that a volume gets: whole extents."""
+        return -(-size_bytes // self.extent_bytes) * self.extent_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +158,10 @@ class Size:
 
     size_bytes: int | None  # None: no active pool has such a volume
     path: str | None = None  # of a volume that the definition names by its pool
+    pool_type: str | None = None  # of that pool
+    pool_name: str | None = None  # of a logical volume
+    group: VolumeGroup | None = None  # of a logical volume
+    seen_bytes: int | None = None  # by the running guest, of a logical volume
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +188,14 @@ class Site:
     size_bytes: int | None = None  # of the volume that has the name; None: there is none
     identity: FileIdentity | None = None  # of that, where it is a file of this machine
     origin: DiskOrigin | None = None
+    image_pool: str = ""  # where the image was looked for
+    group: VolumeGroup | None = None  # of a logical pool; None also where nobody can ask for it
+    tags: tuple[str, ...] = ()  # of the logical volume that has the name
+
+    @property
+    def pool_name(self) -> str:
+        """The name of the pool."""
+        return self.pool.name
 
 
 HostKey = tuple[str, str]  # private and public
@@ -199,6 +228,7 @@ class SeedSite:
     exists: bool  # a volume of that name
     uri: str
     here: bool  # the files of that host are those of this machine
+    pool_name: str = ""  # where it is or would be; empty: where it was asked for
 
 
 Question = t.Union[SizeOf, SiteOf]

@@ -15,7 +15,10 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["MAKING", "Claim", "CreateVolume", "Customize", "GrowDisk", "GrowRunningDisk", "WriteSeed"]
+__all__ = [
+    "MAKING", "Claim", "CreateLogicalVolume", "CreateVolume", "Customize", "GrowDisk", "GrowLogicalVolume",
+    "GrowRunningDisk", "WriteSeed", "owner_tag",
+]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +57,41 @@ class CreateVolume(GuestStep):
         if volume.backing_path:
             return f"{what}, on {volume.backing_path})"
         return f"{what}, copy of {volume.copy_of})" if volume.copy_of else f"{what})"
+
+
+def owner_tag(guest_uuid: str) -> str:
+    """The LVM tag of a logical volume that is made for a guest."""
+    return f"corral.guest.{guest_uuid}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CreateLogicalVolume(GuestStep):
+    """Make a logical volume with all its space, and fill it: with a copy and zeros, or with zeros."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="the volume that an interrupted run left there: its UUID, and who uses it, as for a disk that is deleted",
+        holds="",
+        leaves="the volume; its user",
+        by=("expected",),
+    )
+
+    volume: Volume
+    group: str
+    copy_format: str = ""  # of `volume.copy_of`
+    copy_bytes: int = 0
+    replace: bool = False
+    claim: Claim | None = dataclasses.field(default=None, repr=False)
+    expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what is replaced; None: not known
+
+    @property
+    def path(self) -> str:
+        """The path of the new volume."""
+        return self.volume.path
+
+    def __str__(self) -> str:
+        volume = self.volume
+        made = f"create disk {volume.path} ({bytes_text(volume.capacity_bytes)}, logical volume in pool {volume.pool})"
+        return f"{made}, and copy {volume.copy_of} ({bytes_text(self.copy_bytes)}) onto it" if volume.copy_of else made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +143,7 @@ class Customize(GuestStep):
         return f"apply cloud-init seed to disk {self.path} (virt-customize)"
 
 
-MAKING = (CreateVolume, WriteSeed, Customize)  # what makes a file of the guest
+MAKING = (CreateVolume, CreateLogicalVolume, WriteSeed, Customize)  # what makes a file or volume of the guest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +155,19 @@ class GrowDisk(GuestStep):
 
     def __str__(self) -> str:
         return f"grow disk {self.path} to {bytes_text(self.size_bytes)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowLogicalVolume(GuestStep):
+    """Enlarge a logical volume, also one that is in use; what it gets is zeros."""
+
+    path: str
+    pool: str
+    before_bytes: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"grow logical volume {self.path} to {bytes_text(self.size_bytes)}"
 
 
 @dataclasses.dataclass(frozen=True)

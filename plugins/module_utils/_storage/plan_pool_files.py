@@ -10,12 +10,37 @@ import dataclasses
 import os.path
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 
-__all__ = ["DIRECTORY_POOLS", "PoolDirectory", "directory", "file_in", "holder", "no_files"]
+__all__ = [
+    "DIRECTORY_POOLS",
+    "PoolDirectory",
+    "directory",
+    "disk_in",
+    "file_in",
+    "has_devices",
+    "holder",
+    "no_files",
+    "seed_pool",
+    "volume_name",
+]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 DIRECTORY_POOLS = ("dir", "fs", "netfs")
+_LOGICAL = "logical"
+_BY_VIRSH = "create a volume there (virsh vol-create-as POOL NAME SIZE), and set it as disks[].volume"
+_OFFERED = "its volumes are what the storage offers: set one as disks[].volume"
+# What a guest's disk can be in a pool where this collection creates none.
+_OTHERWISE = {
+    "disk": _BY_VIRSH,
+    "zfs": _BY_VIRSH,
+    "rbd": "create an image there (rbd create POOL/IMAGE), and set it as disks[].network",
+    "iscsi": _OFFERED,
+    "iscsi-direct": _OFFERED,
+    "scsi": _OFFERED,
+    "mpath": _OFFERED,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +52,7 @@ class PoolDirectory:
     path: str | None
     here: bool = False  # whether its path is a directory of this machine
     active: bool = True
+    group: str | None = None  # the volume group of one of type logical
 
 
 def file_in(pool: PoolDirectory, name: str) -> str:
@@ -37,6 +63,33 @@ def file_in(pool: PoolDirectory, name: str) -> str:
             "or netfs pool"
         )
     return os.path.join(pool.path, name)
+
+
+def volume_name(pool: PoolDirectory, file: str) -> str:
+    """The name of the volume in a pool where a directory would have this file: a logical volume has no ending."""
+    return os.path.splitext(file)[0] if pool.type == _LOGICAL else file
+
+
+def disk_in(pool: PoolDirectory, name: str) -> str:
+    """The path of a new disk in the pool; raises Refused if the collection creates none in pools of its type."""
+    if pool.type == _LOGICAL and pool.path:
+        return os.path.join(pool.path, name)
+    if pool.type in _OTHERWISE:
+        raise Refused(
+            f"cannot create {name} in pool {pool.name}: guests' disks cannot be created on a pool of type {pool.type}; "
+            f"{_OTHERWISE[pool.type]}; or use a dir, fs, netfs or logical pool"
+        )
+    return file_in(pool, name)
+
+
+def seed_pool(pool: PoolDirectory) -> str:
+    """The name of the pool for the seed of a guest with disks in this one; a seed is a file."""
+    return POOL if pool.type == _LOGICAL else pool.name
+
+
+def has_devices(pool_type: str | None) -> bool:
+    """True if volumes in pools of this type are no files, and so raw."""
+    return pool_type is not None and pool_type not in _FILE_POOLS
 
 
 def directory(pool: PoolDirectory, what: str) -> str:

@@ -7,19 +7,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
-from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here, is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_content,
     files_disk,
     files_header,
+    files_logical,
+    files_lvm,
+    libvirt_blockjob,
     libvirt_storage,
+    plan_pool_files,
     run_pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
@@ -30,6 +35,8 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     Site,
     SiteOf,
     Size,
+    SizeOf,
+    VolumeGroup,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
@@ -45,18 +52,62 @@ def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: conte
 
 def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) -> Answer:
     if isinstance(question, SiteOf):
-        beside = libvirt_storage.pool_at(connection, question.copy_of) if question.copy_of else ""
-        pool = question.pool or beside
-        there, origin = (
-            _size(libvirt_storage.volume_in(connection, pool, question.name)),
-            _origin(connection, pool, question, locks),
-        )
-        found = run_pool_directory.pool_of(connection, pool)
-        return Site(found, there, _identity(found, question.name), origin)
-    if question.volume is None:
-        return Size(_size(libvirt_storage.volume_at(connection, question.path)))
-    xml = libvirt_storage.volume_in(connection, *question.volume)
-    return Size(_size(xml), xml_host.volume(xml)["path"] if xml else None)
+        return _site(connection, question, locks)
+    kind = _pool_type(connection, question.volume[0]) if question.volume else None
+    if not question.opened:
+        return Size(None, pool_type=kind)
+    if question.volume:
+        xml = libvirt_storage.volume_in(connection, *question.volume)
+    else:
+        xml = libvirt_storage.volume_at(connection, question.path)
+    size = Size(_size(xml), xml_host.volume(xml)["path"] if xml and question.volume else None, kind)
+    path = size.path or question.path
+    return _logical_size(connection, question, size, path) if identity.logical_volume(path) else size
+
+
+def _pool_type(connection: t.Any, name: str) -> str | None:
+    """The type of a pool, active or not; None if there is none."""
+    found = (pool["xml"] for pool in libvirt_query.pools(connection) if pool["name"] == name)
+    return next((xml_host.pool(xml)["type"] for xml in found), None)
+
+
+def _site(connection: t.Any, question: SiteOf, locks: contextlib.ExitStack) -> Site:
+    pool = question.pool or libvirt_storage.pool_at(connection, str(question.copy_of))
+    found = run_pool_directory.pool_of(connection, pool)
+    name = plan_pool_files.volume_name(found, question.name)
+    group = _group(connection, found)
+    if group:
+        libvirt_storage.refresh(connection, pool)  # LVM's own programs make volumes behind libvirt's back
+    image_pool = question.image_pool or pool
+    return Site(
+        found,
+        _size(libvirt_storage.volume_in(connection, pool, name)),
+        _identity(found, name),
+        _origin(connection, image_pool, question, locks),
+        image_pool,
+        group,
+        files_lvm.tags(os.path.join(str(found.path), name)) if group else (),
+    )
+
+
+def _logical_size(connection: t.Any, question: SizeOf, size: Size, path: str) -> Size:
+    """The size of a logical volume of this machine, and what of it the running guest sees."""
+    if not has_files_here(connection.getURI()) or size.size_bytes is None:
+        return size
+    pool = libvirt_storage.pool_at(connection, path)
+    seen = libvirt_blockjob.seen_bytes(connection, *question.seen_by) if question.seen_by else None
+    group = _group(connection, run_pool_directory.pool_of(connection, pool))
+    return dataclasses.replace(
+        size, size_bytes=files_logical.size_bytes(path), pool_name=pool, group=group, seen_bytes=seen
+    )
+
+
+def _group(connection: t.Any, pool: PoolDirectory) -> VolumeGroup | None:
+    """The volume group of a pool; None if it has none, or nobody can ask LVM from here."""
+    if pool.type != "logical" or not has_files_here(connection.getURI()):
+        return None
+    found = files_logical.group(pool.group or pool.name)
+    return VolumeGroup(**found) if found else None
 
 
 def _identity(pool: PoolDirectory, name: str) -> FileIdentity | None:
@@ -80,9 +131,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
     content = files_content.hold(found["path"], locks) if here else found["path"]
     if here and content != before:  # the name was pointed to another content while this waited
         found = _origin_volume(connection, pool, question) or found
-    written = (
-        here and bool(question.copy_of) and os.path.isfile(content) and not files_disk.keep_unwritten(content, locks)
-    )
+    written = here and bool(question.copy_of) and _is_written(content, locks)
     below = files_header.chain(content)[1:] if here else []
     return DiskOrigin(
         path=found["path"],
@@ -98,6 +147,13 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
         here=here,
         written=written,
     )
+
+
+def _is_written(path: str, locks: contextlib.ExitStack) -> bool:
+    """True if a process may write to a disk; a file is then kept from that until `locks` is closed."""
+    if os.path.isfile(path):
+        return not files_disk.keep_unwritten(path, locks)
+    return files_lvm.is_open(path)
 
 
 def _origin_volume(connection: t.Any, pool: str, question: SiteOf) -> dict[str, t.Any] | None:

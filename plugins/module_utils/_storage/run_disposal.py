@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_lvm,
     files_removal_notes,
     files_removed_disks,
     libvirt_storage,
@@ -31,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.run_removed_d
     now,
     pools,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import locks
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.locks import DISKS
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
@@ -66,7 +67,7 @@ class Disposal:
             if self.verb == "delete":  # what replaces one may itself hold the lock of who takes disks
                 _alone(self.connection, stack)
             if pool is None and not self._is_beside_pools():
-                self._check(plan_disposal.DiskSight(self._user(), same=self._same_volume()))
+                self._check_device()
                 yield
                 return
             self.quarantine = files_removed_disks.begin(stack, self.path, self._described)
@@ -82,6 +83,14 @@ class Disposal:
             libvirt_storage.delete(self.connection, self.path)
         elif not self.keep_h:
             self.quarantine.delete()
+
+    def _check_device(self) -> None:
+        """Check a disk that cannot be moved aside: its identity, who uses it, and that nobody has it open."""
+        opened, here = False, is_here(self.connection.getURI())
+        if here and (found := identity.of_path(self.path)):
+            plan_disposal.check_identity(self.path, self.guest, self.expected, found, verb=self.verb)
+            opened = files_lvm.is_open(self.path)
+        self._check(plan_disposal.DiskSight(self._user(), opened, same=self._same_volume()))
 
     def _pool(self) -> str | None:
         """The active pool in whose directory the file is, on this machine; else None."""

@@ -168,7 +168,7 @@ def _unlisted(connection: t.Any) -> t.Iterator[str]:
 def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
     """The files that only this guest writes, or wrote before a snapshot, each with its backing files.
 
-    On another machine's libvirt only what definitions name.
+    On another machine's libvirt only what definitions name. Devices are none: no file goes with them.
     """
 
     def located(pool: str, volume: str) -> str | None:
@@ -184,7 +184,7 @@ def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
             made += sources(files_of_it, located)
     tops = [link.path for xml in documents for link in links(xml, located) if link.target]
     raw = {path for xml in documents for path in raw_sources(xml, located)} if is_here(connection.getURI()) else None
-    return [[top, *_below(top, raw)] for top in dict.fromkeys((*tops, *made))]
+    return [[top, *_below(top, raw)] for top in dict.fromkeys((*tops, *made)) if not top.startswith("/dev/")]
 
 
 def _below(path: str, raw: t.Collection[str] | None) -> t.Iterator[str]:

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OwnedDisk
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, files_lvm, libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
@@ -47,12 +47,14 @@ def _pool(pool: t.Mapping[str, t.Any]) -> PoolDirectory:
 
 def _look(connection: t.Any, path: str, pools: t.Sequence[PoolDirectory], *, here: bool) -> OwnedDisk:
     pool = holder(pools, os.path.dirname(path))
+    logical = here and identity.logical_volume(path) is not None
     return OwnedDisk(
         volume=libvirt_storage.volume_at(connection, path) is not None,
         key=libvirt_storage.volume_key(connection, path),
         pool=pool.name if pool else None,
         active=pool is not None and pool.active,
         exists=locks.exists(path) if here else None,
-        opened=here and files_disk.is_opened(path),
+        opened=here and (files_disk.is_opened(path) or files_lvm.is_open(path)),
         identity=identity.of_path(path) if here else None,
+        tags=files_lvm.tags(path) if logical else None,
     )

@@ -22,5 +22,7 @@ def directory(connection: t.Any, pool: str, what: str) -> str:
 
 def pool_of(connection: t.Any, name: str) -> plan_pool_files.PoolDirectory:
     """The pool with this name, with its directory."""
-    found = xml_host.pool(libvirt_storage.pool_xml(connection, name))
-    return plan_pool_files.PoolDirectory(name, found["type"], found["path"], here=os.path.isdir(found["path"] or ""))
+    xml = libvirt_storage.pool_xml(connection, name)
+    found, group = xml_host.pool(xml), xml_host.volume_group(xml)
+    here = os.path.isdir(found["path"] or "")
+    return plan_pool_files.PoolDirectory(name, found["type"], found["path"], here=here, group=group)

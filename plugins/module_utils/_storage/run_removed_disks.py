@@ -13,11 +13,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.answering import answers
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed_disks
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
-from ansible_collections.corral.virt.plugins.module_utils._system.answering import answers
 
 _ANSWER_S = 10
 

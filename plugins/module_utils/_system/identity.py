@@ -2,24 +2,26 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""What distinguishes a file from others of its name: its inode, its birth time, and a mark of ours."""
+"""What distinguishes a file or logical volume from others of its name: inode, birth time and our mark, or its UUID."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import re
 import secrets
 import stat
 import struct
 
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["MARK", "mark", "of", "of_path", "stamped"]
+__all__ = ["MARK", "logical_volume", "mark", "of", "of_path", "stamped"]
 
 MARK = "user.corral.disk"
 _EMPTY_PATH, _BIRTH = 0x1000, 0x800  # AT_EMPTY_PATH and STATX_BTIME of statx(2)
 _STATX_BYTES, _MASK_AT, _BIRTH_AT = 256, 0, 80
+_LVM = re.compile("LVM-[A-Za-z0-9]{64}")  # UUIDs of the group and of the volume; parts of a volume have an ending
 
 
 def of(descriptor: int) -> FileIdentity:
@@ -31,7 +33,10 @@ def of(descriptor: int) -> FileIdentity:
 
 
 def of_path(path: str) -> FileIdentity | None:
-    """The identity of a regular local file; None for a link, without one, or if it cannot be opened."""
+    """The identity of a regular local file or a logical volume; None for a link to a file, or if it is unreadable."""
+    volume = logical_volume(path)
+    if volume:
+        return FileIdentity(0, mark=volume)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -42,8 +47,23 @@ def of_path(path: str) -> FileIdentity | None:
         os.close(descriptor)
 
 
+def logical_volume(path: str) -> str | None:
+    """The UUIDs of the logical volume that is a device of this machine, as the kernel has them; else None."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path) if path.startswith("/dev/") else None
+        if found is not None and stat.S_ISBLK(found.st_mode):
+            number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+            with open(f"/sys/dev/block/{number}/dm/uuid", encoding="ascii") as told:
+                uuid = told.read().strip()
+            return uuid if _LVM.fullmatch(uuid) else None
+    return None
+
+
 def stamped(path: str) -> FileIdentity | None:
-    """The identity of a new file, which gets a mark; None if there is none."""
+    """The identity of a new file, which gets a mark, or of a new logical volume; None if there is none."""
+    volume = logical_volume(path)
+    if volume:
+        return FileIdentity(0, mark=volume)
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -16,7 +16,10 @@ EDITED = "edited"  # instead of the UUID of a guest
 
 @dataclasses.dataclass(frozen=True)
 class FileIdentity:
-    """What distinguishes a file from others of its name; not its device number, which changes by the mount."""
+    """What distinguishes a file from others of its name; not its device number, which changes by the mount.
+
+    A logical volume has its UUID as `mark`, and 0 as `inode`.
+    """
 
     inode: int
     born_ns: int | None = None  # None: the filesystem does not tell

@@ -76,7 +76,7 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.
         prefer=frozenset(_words(item.get("prefer"))),
         bridges=frozenset(bridges),
         networks=frozenset(nic["network"] for nic in interfaces or () if nic.get("network")),
-        pools=frozenset(disk.get("pool") or POOL for disk in local),
+        pools=frozenset(disk.get(option) or POOL for disk in local for option in _pool_options(disk)),
         disks=_sizes(local, name),
         machines=frozenset([item["machine"]] if item.get("machine") and not item.get("arch") else []),
         cpu_models=frozenset(models),
@@ -198,6 +198,11 @@ def given_twice(names: t.Iterable[str], option: str) -> list[str]:
 def _words(value: t.Any) -> list[str]:
     """A list from one word or a list of words."""
     return [] if value in (None, "") else [str(word) for word in (value if isinstance(value, list) else [value])]
+
+
+def _pool_options(disk: t.Mapping[str, t.Any]) -> t.Sequence[str]:
+    """The options that name the pools that a new disk needs."""
+    return ("pool", "image_pool") if disk.get("image_pool") else ("pool",)
 
 
 def _sizes(disks: t.Iterable[t.Mapping[str, t.Any]], name: str) -> tuple[tuple[str, int], ...]:

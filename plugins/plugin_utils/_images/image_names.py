@@ -129,8 +129,11 @@ def _isos(guest: Options, catalogue: Catalogue) -> list[tuple[str, str]]:
 def _images(guest: Options, catalogue: Catalogue) -> list[tuple[str, str]]:
     """Names of the images that a new guest is created from, and their pools; the first disk's first."""
     disks = [disk for disk in guest.get("disks") or () if isinstance(disk, dict) and _is_made(disk)]
-    first = {"image": guest.get("image"), "pool": disks[0].get("pool") if disks else None}
-    names = [(named(one.get("image"), catalogue), str(one.get("pool") or POOL)) for one in (first, *disks)]
+    first = {**(disks[0] if disks else {}), "image": guest.get("image")}
+    names = [
+        (named(one.get("image"), catalogue), str(one.get("image_pool") or one.get("pool") or POOL))
+        for one in (first, *disks)
+    ]
     return [(name, pool) for name, pool in names if name]
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from corral_lab import cgroups, dhcp, generated, host, image, kvm, machine, network, processes, template, webserver
+from corral_lab import cgroups, dhcp, generated, host, image, kvm, machine, network, processes, template, uml, webserver
 from corral_lab.places import CACHE, CHECKOUT, STATE, Lab, Problem, labs, locked, names
 from corral_lab.shell import run, start, unmount
 from corral_lab.tree import tree
@@ -30,6 +30,7 @@ class Wanted:
     packages: Sequence[str] = ()
     subnet: int | None = None
     kvm: bool = False  # where it starts guests
+    uml: bool = False  # hosts are no containers
     template: template.Template | None = None
 
 
@@ -160,8 +161,11 @@ def _image_later(lab: Lab, wanted: Wanted) -> Path:
 def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
     known = host.hosts(lab)
     missing = {name: release for name, release in wanted.releases.items() if name not in known}
+    if wanted.uml:
+        uml.want(lab)
+    packages = (*wanted.packages, *(uml.PACKAGES if uml.wanted(lab) else ()))
     trees: dict[str, Future[Path]] = {
-        release: pool.submit(tree, release, packages=wanted.packages, mirror_url=wanted.mirror, lab=lab.name, say=say)
+        release: pool.submit(tree, release, packages=packages, mirror_url=wanted.mirror, lab=lab.name, say=say)
         for release in set(missing.values())
     }
     for name, release in missing.items():
@@ -182,7 +186,7 @@ def _hosts_up(lab: Lab, wanted: Wanted, pool: ThreadPoolExecutor) -> None:
         if wanted.kvm:
             say("KVM starts guests here" if works else "KVM starts no guest here: guests are emulated, which is slow")
     for each in dead:
-        machine.boot(lab, each)
+        (uml if uml.wanted(lab) else machine).boot(lab, each)
     host.add_names(lab)
     generated.write_ssh(lab)
     for name, waiting in [(each.name, pool.submit(machine.wait, lab, each)) for each in known.values()]:

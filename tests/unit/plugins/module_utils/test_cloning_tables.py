@@ -165,23 +165,26 @@ def read(xml: str) -> OriginalDisk:
         ("<disk type='file'><source file='/p/a'/><target dev='vda'/></disk>", ("raw", False, "")),
         ("<disk type='file'><source file='/p/a'/><target dev='vda'/><readonly/></disk>", ("raw", True, "")),
         ("<disk type='file'><source file='/p/a'/><target dev='vda'/><shareable/></disk>", ("raw", True, "")),
-        ("<disk type='file' device='cdrom'><target dev='sda'/></disk>", ("raw", True, "it is not a file")),
+        (
+            "<disk type='file' device='cdrom'><target dev='sda'/></disk>",
+            ("raw", True, "it is neither a file nor a block device"),
+        ),
         (
             "<disk type='file' device='floppy'><source file='/p/a'/><target dev='fda'/></disk>",
-            ("raw", True, "it is not a file"),
+            ("raw", True, "it is neither a file nor a block device"),
         ),
-        ("<disk type='block'><source dev='/dev/vg/a'/><target dev='vda'/></disk>", ("raw", False, "it is not a file")),
+        ("<disk type='block'><source dev='/dev/vg/a'/><target dev='vda'/></disk>", ("raw", False, "")),
         (
             "<disk type='file' device='lun'><source file='/p/a'/><target dev='sda'/></disk>",
-            ("raw", False, "it is not a file"),
+            ("raw", False, "it is neither a file nor a block device"),
         ),
         (
             "<disk type='volume'><source pool='a' volume='b'/><target dev='vda'/></disk>",
-            ("raw", False, "it is not a file"),
+            ("raw", False, "it is neither a file nor a block device"),
         ),
         (
             "<disk type='network'><source protocol='nfs' name='/p/a'/><target dev='vda'/></disk>",
-            ("raw", False, "it is not a file"),
+            ("raw", False, "it is neither a file nor a block device"),
         ),
         (
             "<disk type='file'><source file='/p/a'><encryption format='luks'/></source><target dev='vda'/></disk>",
@@ -204,7 +207,9 @@ def test_the_seed_of_the_original_is_none_of_its_disks() -> None:
 
 def test_which_disks_a_copy_gets_its_own_of() -> None:
     data = dataclasses.replace(SYSTEM, name="data", target="vdb", path="/p/b.img", format="raw")
-    media = dataclasses.replace(SYSTEM, name="cd", target="sda", shared=True, obstacle="it is not a file")
+    media = dataclasses.replace(
+        SYSTEM, name="cd", target="sda", shared=True, obstacle="it is neither a file nor a block device"
+    )
     system, more = plan_cloning.described(COPY, [SYSTEM, data, media]).disks or ()
     assert system == Disk("system", fields={"format": "qcow2"}, copy_of=Original("web1", SYSTEM.path, "qcow2"))
     assert more == Disk("data", fields={"format": "raw"}, copy_of=Original("web1", data.path, "raw"))

@@ -267,6 +267,14 @@ REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
         "the destination has no active storage pool at /images; start the pool of that directory there, or create one",
     ),
     (
+        disk(ALONE, path="/dev/vg/a", pool=None),
+        True,
+        (
+            "/dev/vg/a is a block device, and these are not copied to another host; if the destination has the same "
+            "one, set disk_storage: {vda: shared}; else put the disk into a directory pool first (virsh blockcopy)"
+        ),
+    ),
+    (
         disk(ALONE, file=None),
         True,
         "/images/a.qcow2 is in no active storage pool of the source; create a pool for its directory",

@@ -297,7 +297,9 @@ def test_a_disk_that_is_made_has_the_format_of_its_file() -> None:
 QUESTIONS: list[tuple[Disk, Known, object]] = [
     (Disk("data", state="absent", size_bytes=GIB), known({"data": DATA}), None),
     (Disk("data", fields={"source": "/srv/a"}), known(), None),
-    (Disk("data", fields={"volume": "a/b"}), known(), None),
+    (Disk("data", fields={"volume": "a/b"}), known(), SizeOf("", ("a", "b"), opened=False)),
+    (Disk("data", fields={"volume": "a/b", "format": "raw"}), known(), None),
+    (Disk("data", fields={"volume": "fast/a"}), VOLUME, None),
     (Disk("data", fields={"url": "http://a/b"}), known(), None),
     (Disk("data", fields={"device": "floppy"}), known(), None),
     (Disk("data", fields={"device": "disk"}), known({"data": DATA}), None),
@@ -329,7 +331,7 @@ def test_a_volume_is_looked_for_when_libvirt_opens_it() -> None:
         (VOLUME, {"state": "running"}, asked),
         (known({"data": DATA}, active=True), {}, asked),
         (known(active=True), {}, asked),
-        (known(active=True), {"apply": "next_boot"}, {}),
+        (known(active=True), {"apply": "next_boot"}, {"data": SizeOf("", ("fast", "a"), opened=False)}),
         (has_it, {"state": "running"}, {}),
         (VOLUME, {}, {}),
     ):
@@ -338,6 +340,26 @@ def test_a_volume_is_looked_for_when_libvirt_opens_it() -> None:
     assert plan_disk.questions(wanted(absent), has_it) == {}
     [kept] = plan_disk.plan(wanted(item), known({"data": DATA}, active=True), {"data": Size(GIB)}, xml_of).disks or ()
     assert kept == item
+
+
+@pytest.mark.parametrize(
+    ("of", "kind", "fields", "form"),
+    [
+        (known(), "logical", {}, "raw"),
+        (known(), "iscsi-direct", {}, "raw"),
+        (known(), "dir", {}, None),
+        (known(), None, {}, None),
+        (known(), "logical", {"format": "qcow2"}, "qcow2"),
+        (VOLUME, "logical", {}, None),
+    ],
+)
+def test_a_volume_that_is_a_device_is_raw(
+    of: Known, kind: str | None, fields: dict[str, str], form: str | None
+) -> None:
+    item = Disk("data", fields={"volume": "fast/a", **fields})
+    for size in (Size(None, pool_type=kind), Size(GIB, "/dev/a", kind)):
+        [disk] = planned(item, of, size).disks or ()
+        assert disk.fields.get("format") == form
 
 
 def test_disks_that_nobody_speaks_of_stay() -> None:
@@ -479,11 +501,20 @@ def test_an_image_that_is_missing_is_told_with_its_pool() -> None:
 
 
 @pytest.mark.parametrize(
-    "pool", [PoolDirectory("lvm", "logical", "/dev/vg", here=True), PoolDirectory("default", "dir", None, here=False)]
+    ("pool", "expected"),
+    [
+        (PoolDirectory("a", "dir", None, here=False), "cannot create web1-data.qcow2 in pool a: it is of type dir"),
+        (PoolDirectory("a", "rbd", None), "cannot be created on a pool of type rbd; create an image there (rbd create"),
+        (PoolDirectory("a", "zfs", "/dev/zvol/a"), "on a pool of type zfs; create a volume there (virsh vol-create-as"),
+        (PoolDirectory("a", "disk", "/dev"), "on a pool of type disk; create a volume there (virsh vol-create-as"),
+        (
+            PoolDirectory("a", "iscsi-direct", None),
+            "its volumes are what the storage offers: set one as disks[].volume",
+        ),
+    ],
 )
-def test_a_disk_is_a_file(pool: PoolDirectory) -> None:
-    expected = f"cannot create web1-data.qcow2 in pool {pool.name}: it is of type {pool.type}; disks are files"
-    with pytest.raises(Refused, match=expected):
+def test_where_no_disk_is_created(pool: PoolDirectory, expected: str) -> None:
+    with pytest.raises(Refused, match=re.escape(expected)):
         planned(Disk("data"), Known(), Site(pool))
 
 

@@ -41,6 +41,7 @@ NAMES = [
     "tags",
     "disks.name",
     "disks.image",
+    "disks.image_pool",
     "disks.pool",
     "interfaces.network",
     "interfaces.portgroup",
@@ -235,11 +236,11 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
         ({"disks": [{"name": "seed"}]}, "reserved for the cloud-init seed"),
         (
             {"disks": [{"name": "a", "source": "/a", "size": 1}]},
-            "source uses existing storage; it excludes image, clone, size",
+            "source uses existing storage; it excludes image, image_pool, clone, size",
         ),
         (
             {"disks": [{"name": "a", "url": "http://h/a", "network": {"protocol": "rbd", "name": "a/b"}}]},
-            "disk a of web1: url uses existing storage; it excludes network, image, clone, size",
+            "disk a of web1: url uses existing storage; it excludes network, image, image_pool, clone, size",
         ),
         (
             {"disks": [{"name": "a", "network": {"protocol": "nbd", "name": "x", "snapshot": "s"}}]},

@@ -114,6 +114,20 @@ TEXTS: list[tuple[plan_guest_steps.GuestStep, str]] = [
         plan_guest_steps.CreateVolume("web1", dataclasses.replace(VOLUME, copy_of="/p/c", format="raw"), "<a/>"),
         "create disk /p/a.qcow2 (8 GiB, raw, copy of /p/c)",
     ),
+    (
+        plan_guest_steps.CreateLogicalVolume("web1", Volume("lvm", "a", "/dev/vg/a", 8 * GIB, "raw"), "vg"),
+        "create disk /dev/vg/a (8 GiB, logical volume in pool lvm)",
+    ),
+    (
+        plan_guest_steps.CreateLogicalVolume(
+            "web1", Volume("lvm", "a", "/dev/vg/a", 8 * GIB, "raw", copy_of="/p/b.qcow2"), "vg", "qcow2", 2 * GIB
+        ),
+        "create disk /dev/vg/a (8 GiB, logical volume in pool lvm), and copy /p/b.qcow2 (2 GiB) onto it",
+    ),
+    (
+        plan_guest_steps.GrowLogicalVolume("web1", "/dev/vg/a", "lvm", 8 * GIB, 9 * GIB),
+        "grow logical volume /dev/vg/a to 9 GiB",
+    ),
     (plan_guest_steps.WriteSeed("web1", VOLUME, {}), "write cloud-init seed /p/a.qcow2"),
     (
         plan_guest_steps.Customize("web1", "default", "a.making", "/p/a.qcow2", ()),

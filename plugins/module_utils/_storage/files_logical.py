@@ -1,0 +1,96 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Logical volumes as disks: created and filled, or enlarged; a guest never reads there what was stored before."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotMade
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_lvm, files_qemu_img
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
+    CreateLogicalVolume,
+    GrowLogicalVolume,
+    owner_tag,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+
+__all__ = ["create", "group", "grow", "size_bytes"]
+
+_BLKZEROOUT = 0x127F
+_PIECE, _BLOCK = 256 * 1024**2, 4096
+_SECTORS_WRITTEN = 6  # of /sys/dev/block/*/stat
+
+
+def group(name: str) -> dict[str, t.Any] | None:
+    """Name, extent size and free bytes of a volume group; None if there is none, or nobody may ask."""
+    for row in files_lvm.rows("vg", "vgs", "vg_name,vg_extent_size,vg_free", "--", name):
+        sizes = {"extent_bytes": row["vg_extent_size"], "free_bytes": row["vg_free"]}
+        return {"name": row["vg_name"], **{field: int(float(size)) for field, size in sizes.items()}}
+    return None
+
+
+def create(step: CreateLogicalVolume, uuid: str) -> None:
+    """Create a volume for the guest with this UUID, whole on disk; raises NotMade if there is one of its name."""
+    volume = step.volume
+    try:
+        size = ("--size", f"{volume.capacity_bytes}b", "--wipesignatures", "y")
+        command.run(
+            "lvcreate", "--yes", "--quiet", *size, "--addtag", owner_tag(uuid), "--name", volume.name, "--", step.group
+        )
+    except Failed as error:
+        what = f"cannot create disk {volume.path} of {step.guest}: {error}"
+        raise NotMade(f"{what}; inspect its volume group (lvs {step.group}), and run again") from error
+    if volume.copy_of:
+        before = _written(volume.copy_of)
+        files_qemu_img.convert_onto(volume.copy_of, volume.path, from_format=step.copy_format)
+        if _written(volume.copy_of) != before:
+            raise Failed(
+                f"cannot copy {volume.copy_of} for {step.guest}: it was written while it was copied; shut down who "
+                "uses it, and run again"
+            )
+    _zero(volume.path, step.copy_bytes, volume.capacity_bytes)
+    durable.fsync(volume.path)
+
+
+def grow(step: GrowLogicalVolume) -> None:
+    """Enlarge a volume."""
+    command.run("lvextend", "--quiet", "--size", f"{step.size_bytes}b", "--", step.path)
+    _zero(step.path, step.before_bytes, step.size_bytes)
+
+
+def size_bytes(path: str) -> int:
+    """The size of a block device."""
+    with _opened(path, os.O_RDONLY) as device:
+        return device.seek(0, os.SEEK_END)
+
+
+def _written(path: str) -> str:
+    """How much was written to a device since it is there; empty for a file, which QEMU's locks protect."""
+    if not path.startswith("/dev/"):
+        return ""
+    number = os.stat(path).st_rdev
+    with open(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat", encoding="ascii") as told:
+        return told.read().split()[_SECTORS_WRITTEN]
+
+
+def _zero(path: str, start: int, end: int) -> None:
+    """Let a device read as zeros from `start` to `end`; the storage does that by itself if it can."""
+    try:
+        with _opened(path, os.O_WRONLY) as device:
+            first = min(-(-start // _BLOCK) * _BLOCK, end)
+            os.pwrite(device.fileno(), bytes(first - start), start)
+            for at in range(first, end, _PIECE):
+                fcntl.ioctl(device, _BLKZEROOUT, struct.pack("QQ", at, min(_PIECE, end - at)))
+    except OSError as error:
+        raise Failed(f"cannot write zeros to {path}: {error.strerror}; {remedy(error, path)}") from error
+
+
+def _opened(path: str, flags: int) -> t.BinaryIO:
+    return t.cast(t.BinaryIO, os.fdopen(os.open(path, flags | os.O_CLOEXEC), "rb" if flags == os.O_RDONLY else "wb", 0))

@@ -1,0 +1,246 @@
+"""Disks of guests on logical volumes: judged by lvs, qemu-img, virsh, and the bytes themselves.
+
+The host has a Linux of its own, as device-mapper does not come into containers. Its guests are a boot sector.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, Hypervisors
+
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
+
+LAB = Hypervisors("logical")
+on = functools.partial(LAB.on, "hyper1")
+PACKAGES = (
+    "libvirt-clients", "libvirt-daemon-system", "lvm2", "parted", "python3-cryptography", "python3-libvirt",
+    "python3-lxml", "python3-pycdlib", "qemu-system-x86", "qemu-utils",
+)  # fmt: skip
+MIB = 1024**2
+IMAGE_MIB = 30
+SYSTEM = {"name": "system", "pool": "lvm", "image": "tiny.qcow2", "image_pool": "default", "size": "34MiB"}
+GUEST: dict[str, t.Any] = {"vcpus": 1, "memory": "64MiB", "interfaces": []}
+# 1: hlt; jmp 1b. What follows is no zeros, and what was on the disks of the group before is none either.
+PREPARE = f"""set -e
+mkdir -p {IMAGES}
+truncate -s 600M /root/group
+dd if=/dev/urandom of=/root/group bs=1M seek=1 count=300 conv=notrunc status=none
+loop=$(losetup -f --show /root/group)
+vgcreate --quiet --yes vg0 $loop
+lvcreate --quiet --yes --name foreign --size 8M vg0
+head -c 8M /dev/urandom >/dev/vg0/foreign
+{{ printf '\\364\\353\\375'; head -c 507 /dev/zero; printf '\\125\\252'; head -c 20M /dev/urandom; }} >/root/tiny
+truncate -s {IMAGE_MIB}M /root/tiny
+qemu-img convert -f raw -O qcow2 /root/tiny {IMAGES}/tiny.qcow2
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def host() -> Iterator[None]:
+    """A host with a volume group that has somebody's volume, and an image."""
+    lab_py = (sys.executable, HERE / "lab.py")
+    if not LAB.kept:
+        LAB.run(*lab_py, "down", "--name", LAB.name)
+        LAB.run(
+            *lab_py, "up", "--name", LAB.name, "--hosts", "1", "--no-image", "--uml", "--packages", ",".join(PACKAGES)
+        )
+    LAB.run(sys.executable, HERE / "demo.py", "config", "--name", LAB.name)
+    try:
+        if not on("vgs --noheadings"):
+            on(PREPARE)
+        told("virt_pool", name="default", path=IMAGES, state="active")
+        told("virt_pool", name="lvm", type="logical", source={"name": "vg0"}, state="active")
+        yield
+    finally:
+        if not LAB.kept:
+            LAB.run(*lab_py, "down", "--name", LAB.name)
+
+
+@pytest.fixture(autouse=True)
+def foreign_stays() -> Iterator[None]:
+    """Somebody else's volume is never touched; what a test makes goes with it."""
+    before = on("lvs --noheadings -o lv_uuid,lv_size,lv_tags vg0/foreign; sha256sum /dev/vg0/foreign")
+    yield
+    assert on("lvs --noheadings -o lv_uuid,lv_size,lv_tags vg0/foreign; sha256sum /dev/vg0/foreign") == before
+    on(
+        "for g in $(virsh list --all --name); do virsh -q destroy $g; virsh -q undefine $g; done 2>/dev/null; "
+        "for v in $(lvs --noheadings -o lv_name vg0); do [ $v = foreign ] || lvremove -qqf vg0/$v; done; "
+        f"rm -f {IMAGES}/*.iso /usr/local/bin/qemu-img; virsh -q pool-refresh lvm; virsh -q pool-refresh default"
+    )
+
+
+def told(module: str, *, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+    """What a module answers."""
+    task = {f"corral.virt.{module}": options, "register": "told"}
+    return t.cast("dict[str, t.Any]", LAB.tell(task, hosts="hyper1", check=check)["hyper1"])
+
+
+def refused(**options: t.Any) -> str:
+    """Why virt_domain refuses."""
+    return LAB.module("corral.virt.virt_domain", ok=False, **options)
+
+
+def four_steps(**options: t.Any) -> list[str]:
+    """Check, do, check again, do again; the steps."""
+    before = on("lvs --noheadings; virsh list --all")
+    checked = told("virt_domain", check=True, **options)
+    assert checked["changed"] and on("lvs --noheadings; virsh list --all") == before
+    done = told("virt_domain", **options)
+    assert done["steps"] == checked["steps"] and done["changed"]
+    for check in (True, False):
+        again = told("virt_domain", check=check, **options)
+        assert not again["changed"] and not again["notes"], again
+    return t.cast("list[str]", done["steps"])
+
+
+def volumes() -> dict[str, str]:
+    """The volumes of the group and their UUIDs."""
+    return dict(line.split() for line in on("lvs --noheadings -o lv_name,lv_uuid vg0").splitlines())
+
+
+def size_mib(volume: str) -> int:
+    """The size of a volume."""
+    return int(on(f"blockdev --getsize64 /dev/vg0/{volume}")) // MIB
+
+
+def is_zero(volume: str, from_mib: int) -> bool:
+    """True if a volume reads as zeros from there on."""
+    return not on(f"tail -c +$(({from_mib} * 1048576 + 1)) /dev/vg0/{volume} | tr -d '\\0' | head -c 1 | od -An -tx1")
+
+
+def has_image(volume: str) -> bool:
+    """True if a volume begins with the image, and has zeros behind it."""
+    same = "identical" in on(f"qemu-img compare -U -f raw -F raw /root/tiny /dev/vg0/{volume}")
+    return same and is_zero(volume, IMAGE_MIB)
+
+
+def test_a_guest_from_an_image_grows_while_it_runs_and_while_it_is_off() -> None:
+    disk = "/dev/vg0/web1-system"
+    assert four_steps(name="web1", disks=[SYSTEM], state="running", **GUEST) == [
+        "define web1 (disks to be created)",
+        f"create disk {disk} (36 MiB, logical volume in pool lvm), and copy {IMAGES}/tiny.qcow2 (30 MiB) onto it",
+        "define web1 (complete)",
+        "start web1",
+    ]
+    assert size_mib("web1-system") == 36 and has_image("web1-system")
+    assert int(on("virsh domblkstat web1 vda | awk '/rd_bytes/ {print $3}'")) >= 512, "it boots from it"
+    device = on("virsh dumpxml web1 --inactive | grep -A2 '<disk'")
+    assert "type='block'" in device and "type='raw'" in device and disk in device
+
+    assert four_steps(name="web1", disks=[{"name": "system", "size": "40MiB"}]) == [
+        f"grow logical volume {disk} to 40 MiB",
+        f"grow disk {disk} to 40 MiB while it runs",
+    ]
+    assert "41943040" in on("virsh domblkinfo web1 vda | grep Capacity") and has_image("web1-system")
+    on("lvextend -qq -L 44M vg0/web1-system")  # as if a run had been killed then
+    assert four_steps(name="web1", disks=[{"name": "system", "size": "44MiB"}]) == [
+        f"grow disk {disk} to 44 MiB while it runs"
+    ]
+    on("virsh destroy web1")
+    grown = four_steps(
+        name="web1", disks=[{"name": "system", "size": "45MiB"}, {"name": "data", "pool": "lvm", "size": 0.01}]
+    )
+    assert grown[1:3] == [
+        f"grow logical volume {disk} to 48 MiB",
+        "create disk /dev/vg0/web1-data (12 MiB, logical volume in pool lvm)",
+    ]
+    assert is_zero("web1-system", 44) and is_zero("web1-data", 0)
+    assert "from 48 MiB to 40 MiB: data would be lost" in refused(
+        name="web1", disks=[{"name": "system", "size": "40MiB"}]
+    )
+    assert "free of" in refused(name="web1", disks=[{"name": "data", "size": "1GiB"}])
+
+
+def test_a_clone_is_a_copy_and_keeps_its_hands_off_others() -> None:
+    told("virt_domain", name="web1", disks=[SYSTEM], state="running", **GUEST)
+    assert "clone" in refused(name="web2", clone_of="web1"), "it runs"
+    on("virsh destroy web1; lvcreate -qqy --name web2-system --size 4M vg0")
+    before = volumes()["web2-system"]
+    assert "/dev/vg0/web2-system exists already" in refused(name="web2", clone_of="web1")
+    assert volumes()["web2-system"] == before
+    on("lvremove -qqf vg0/web2-system")
+    four_steps(name="web2", clone_of="web1")
+    assert has_image("web2-system") and on("cmp /dev/vg0/web1-system /dev/vg0/web2-system") == ""
+    four_steps(name="web3", clone_of="web1", disks=[{"name": "system", "pool": "default", "format": "raw"}])
+    assert on(f"cmp /dev/vg0/web1-system {IMAGES}/web3-system.img") == ""
+    on(f"rm {IMAGES}/web3-system.img")
+
+
+def test_a_killed_copy_is_never_taken_for_a_disk() -> None:
+    on(
+        'printf \'#!/bin/sh\\n[ $1 = convert ] || exec /usr/bin/qemu-img "$@"\\nfor to; do :; done\\n'
+        "head -c 9M /dev/urandom >$to; exec tail -f /dev/null\\n' >/usr/local/bin/qemu-img; chmod +x /usr/local/bin/qemu-img"
+    )
+    options = json.dumps({"name": "web1", "disks": [SYSTEM], "state": "running", **GUEST})
+    running = LAB.start("ansible", "hyper1", *LAB.ask_nobody, "-m", "corral.virt.virt_domain", "-a", options)
+    on("until pid=$(pgrep -x tail); do :; done; kill -KILL $(ps -o ppid= -p $pid)")
+    running.wait(60)
+    on("rm /usr/local/bin/qemu-img; ! pgrep -x tail")
+    half = volumes()["web1-system"]
+    assert not has_image_now() and "No such file" in on("virsh start web1", ok=False)
+    on("lvrename -qq vg0/web1-system vg0/half; lvcreate -qqy --name web1-system --size 4M vg0")
+    others = volumes()["web1-system"]
+    assert "/dev/vg0/web1-system exists already" in refused(name="web1", disks=[SYSTEM], **GUEST)
+    gone = told("virt_domain", check=True, name="web1", state="absent", remove_storage=True)
+    assert "does not have the tag corral.guest." in " ".join(gone["notes"]) and gone["steps"] == ["undefine web1"]
+    assert volumes()["web1-system"] == others
+    on("lvremove -qqf vg0/web1-system; lvrename -qq vg0/half vg0/web1-system")
+    four_steps(name="web1", disks=[SYSTEM], state="running", **GUEST)
+    assert has_image("web1-system") and volumes()["web1-system"] != half
+
+
+def has_image_now() -> bool:
+    """True if the volume of web1 has the image's first bytes."""
+    return on("cmp -n 512 /root/tiny /dev/vg0/web1-system; true") == ""
+
+
+def test_only_the_guests_own_volumes_go_with_it() -> None:
+    disks = [SYSTEM, *({"name": name, "pool": "lvm", "size": "8MiB"} for name in ("data", "held", "other"))]
+    told("virt_domain", name="web1", disks=[*disks, {"name": "shared", "volume": "lvm/foreign"}], **GUEST)
+    on(
+        "lvcreate -qqys --name snap --size 4M vg0/web1-data; "
+        "lvremove -qqf vg0/web1-other; lvcreate -qqy --name web1-other --size 8M vg0; "
+        "nohup sleep 300 </dev/vg0/web1-held >/dev/null 2>&1 & echo $! >/root/holder"
+    )
+    before = volumes()
+    gone = told("virt_domain", name="web1", state="absent", remove_storage=True, keep_removed_h=24)
+    assert gone["steps"] == ["undefine web1", "delete disk /dev/vg0/web1-system"]
+    notes = sorted(note.removeprefix("kept disk /dev/vg0/web1-") for note in gone["notes"])
+    assert [note.partition(" ")[0] for note in notes] == ["data", "held", "other"], notes
+    assert "/dev/vg0/snap uses it" in notes[0] and "does not know" in notes[1] and "another file" in notes[2]
+    assert volumes() == {name: uuid for name, uuid in before.items() if name != "web1-system"}
+    on("kill $(cat /root/holder)")
+
+
+def test_existing_volumes_of_any_pool_are_used_and_stay() -> None:
+    on(
+        "truncate -s 64M /root/disk; loop=$(losetup -fP --show /root/disk); parted -s $loop mklabel gpt mkpart a 1MiB 20MiB; "
+        "virsh pool-define-as parts disk --source-dev $loop --source-format gpt --target /dev; virsh pool-start parts"
+    )
+    [part] = on("virsh vol-list parts | awk 'NR > 2 {print $1}'").splitlines()
+    disks = [{"name": "part", "volume": f"parts/{part}"}, {"name": "lv", "volume": "lvm/foreign"}]
+    four_steps(name="web1", disks=disks, state="running", **GUEST)
+    assert "running" in on("virsh domstate web1")
+    assert "parts" in refused(name="web2", disks=[{"name": "a", "pool": "parts", "size": "4MiB"}], **GUEST)
+    assert on("virsh dumpxml web1 | grep -c \"type='raw'\"") == "2", "which nobody said"
+    gone = told("virt_domain", name="web1", state="absent", remove_storage=True, force_off=True)
+    assert gone["steps"] == ["destroy web1", "undefine web1"]
+    assert part in on("virsh pool-refresh parts >/dev/null; virsh vol-list parts")
+    on("virsh pool-destroy parts; virsh pool-undefine parts; losetup -D 2>/dev/null; true")
+
+
+def test_the_seed_is_a_file_of_the_default_pool() -> None:
+    seed = {"user_data": "#cloud-config\n{}\n"}
+    steps = four_steps(name="web1", disks=[SYSTEM], cloud_init=seed, **GUEST)
+    assert f"write cloud-init seed {IMAGES}/web1-seed.iso" in steps
+    changed = {"user_data": "#cloud-config\n{hostname: a}\n", "on_change": "next_boot"}
+    assert four_steps(name="web1", disks=[SYSTEM], cloud_init=changed, **GUEST)
+    told("virt_domain", name="web1", state="absent", remove_storage=True)
+    assert on(f"ls {IMAGES}") == "tiny.qcow2" and list(volumes()) == ["foreign"]
