@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "networks",
     "stats",
     "stats_of_disks",
+    "volumes",
 ]
 
 
@@ -116,3 +117,23 @@ def _devices(
         with contextlib.suppress(NotFound), explained("read device", item.name()):
             listed.append((item.name(), item.XMLDesc() if described(item.name()) else ""))
     return listed
+
+
+def volumes(connection: Connection) -> list[tuple[str, list[dict[str, t.Any]]]]:
+    """Names and sizes of the volumes of each active pool, as of libvirt's last refresh; without pools that libvirt does
+    not list, such as one with more than 16,384 volumes.
+    """
+    found = []
+    with explained("list the volumes of", connection.getURI()):
+        pools = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
+    for pool in pools:
+        with contextlib.suppress(VirtError), explained("list the volumes of pool", pool.name()):
+            found.append((pool.name(), [sizes for each in pool.listAllVolumes() for sizes in _sizes(each)]))
+    return found
+
+
+def _sizes(volume: t.Any) -> t.Iterator[dict[str, t.Any]]:
+    """Name and sizes of a volume; nothing if it was deleted meanwhile, or has a name that is not UTF-8."""
+    with contextlib.suppress(NotFound, UnicodeDecodeError), explained("read volume", name := volume.name()):
+        _type, capacity, allocation = volume.info()
+        yield {"name": name, "capacity_bytes": capacity, "allocation_bytes": allocation}
