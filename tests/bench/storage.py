@@ -66,8 +66,8 @@ def _pools() -> None:
         on("hyper1", f"qemu-img create -q -f qcow2 {path}/base.qcow2 8G && virsh -q pool-refresh {pool}")
 
 
-def _module(name: str, /, **options: t.Any) -> float:
-    return run("ansible", "hyper1", "-m", f"corral.virt.{name}", "-a", json.dumps(options)).seconds
+def _module(called: str, /, **options: t.Any) -> float:
+    return run("ansible", "hyper1", "-m", f"corral.virt.{called}", "-a", json.dumps(options)).seconds
 
 
 def _create(pool: str, path: str, ping_s: float) -> Row:
