@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hyperv
 
 pytestmark = pytest.mark.lab
 
-LAB = Hypervisors("moves")
+LAB = Hypervisors("diskmove")
 on = functools.partial(LAB.on, "hyper1")
 OLD, NEW = f"{IMAGES}/g-system.qcow2", "/srv/fast/g-system.qcow2"
 GUEST: dict[str, t.Any] = {
@@ -31,7 +31,7 @@ MOVE: dict[str, t.Any] = {"guest": "g", "disk": "system", "pool": "fast"}
 @pytest.fixture(scope="module", autouse=True)
 def hypervisor() -> Iterator[None]:
     """A hypervisor with a second pool and a third, small one."""
-    with hypervisors("moves"):
+    with hypervisors("diskmove"):
         on(
             "mkdir -p /srv/small && mount -t tmpfs -o size=16m none /srv/small && virsh -q pool-create-as small dir --target /srv/small"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import typing as t
 from pathlib import Path
@@ -46,3 +47,13 @@ def test_hosts_whose_authority_is_gone_are_told_with_what_removes_them(demo: t.A
     assert other.targets(module.Failed.more).startswith(
         "`make demo DEMO=mine` goes on from here, `make demo-down DEMO=mine`"
     )
+
+
+def test_labs_of_tests_have_names_of_their_own() -> None:
+    """Files of tests run side by side, and a lab of the same name would be taken away."""
+    users: dict[str, set[str]] = {}
+    for path in (ROOT / "tests/lab").glob("test_*.py"):
+        for name in re.findall(r'[hH]ypervisors\("(\w+)"', path.read_text()):
+            users.setdefault(name, set()).add(path.name)
+    assert len(users) > 30
+    assert not {name: files for name, files in users.items() if len(files) > 1}
