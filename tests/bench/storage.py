@@ -130,6 +130,7 @@ def _copy(ping_s: float) -> Row:
 def _move(ping_s: float) -> t.Iterator[Row]:
     old, new = f"{DEFAULT}/bench-system.qcow2", f"{POOLS['dir']}/bench-system.qcow2"
     undefine_all()
+    on("hyper1", f"rm -f {new}")
     disks = [{"name": "system", "size": "2GiB"}]
     _module("virt_domain", name="bench", vcpus=1, memory=64, interfaces=[], state="present", disks=disks)
     on("hyper1", f"qemu-io -f qcow2 -c 'write -q -s /root/content 0 {CONTENT_MIB}M' {old} && virsh -q start bench")

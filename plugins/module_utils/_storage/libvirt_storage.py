@@ -259,6 +259,8 @@ def create(
             _delete_if_there(active(connection, pool), name)
     try:
         target = active(connection, pool)
+        if volume_in(connection, pool, name) is None and _has(target, name):
+            refresh(connection, pool)  # somebody has removed the file, and libvirt has not seen that
         with explained("create volume", f"{name} in pool {pool}"):
             made = _made(target, xml, None if copy_of is None else connection.storageVolLookupByPath(copy_of))
     except VirtError as error:  # libvirt removes what it has made of it
