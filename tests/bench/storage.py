@@ -144,7 +144,7 @@ def _move(ping_s: float) -> t.Iterator[Row]:
             if told[0] != "1":
                 raise Failed(f"the guest has not its disk in {new}")
             held[who].append(int(told[1]) * 512)
-            back = f"virsh -q blockcopy bench vda --dest {old} --transient-job --wait --pivot && rm -f {new}"
+            back = f"rm -f {old} && virsh -q blockcopy bench vda --dest {old} --transient-job --wait --pivot && rm -f {new}"
             on("hyper1", back)
             return seconds
 
