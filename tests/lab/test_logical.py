@@ -139,10 +139,14 @@ def test_a_guest_from_an_image_grows_while_it_runs_and_while_it_is_off() -> None
         f"grow disk {disk} to 40 MiB while it runs",
     ]
     assert "41943040" in on("virsh domblkinfo web1 vda | grep Capacity") and has_image("web1-system")
-    on("lvextend -qq -L 44M vg0/web1-system")  # as if a run had been killed then
+    # As if a run had been killed then: what the volume got is still what was there before.
+    on("lvchange -qq --addtag corral.unready.from.41943040 vg0/web1-system && lvextend -qq -L 44M vg0/web1-system")
+    assert not is_zero("web1-system", 40)
     assert four_steps(name="web1", disks=[{"name": "system", "size": "44MiB"}]) == [
-        f"grow disk {disk} to 44 MiB while it runs"
+        f"grow logical volume {disk} to 44 MiB",
+        f"grow disk {disk} to 44 MiB while it runs",
     ]
+    assert is_zero("web1-system", 40) and "unready" not in on("lvs -o lv_tags vg0/web1-system")
     on("virsh destroy web1")
     grown = four_steps(
         name="web1", disks=[{"name": "system", "size": "45MiB"}, {"name": "data", "pool": "lvm", "size": 0.01}]

@@ -47,6 +47,7 @@ __all__ = [
     "check_still_off",
     "checked",
     "is_alone",
+    "is_marked",
     "nearest",
     "path_of",
     "plan",
@@ -55,6 +56,7 @@ __all__ = [
 
 
 _MOST = 2**31 - 1
+_NOTHING_BYTES = 1024**2  # what the tables of an empty qcow2 stay below
 
 
 @dataclasses.dataclass(frozen=True)
@@ -337,6 +339,17 @@ def path_of(disk: t.Mapping[str, t.Any], host: MoveHost) -> str | None:
         return host.located(disk["pool"], disk["volume"])
     path = disk.get("source")
     return str(path) if path and str(path).startswith("/") else None
+
+
+def is_marked(which: str, now: str, mark: FileIdentity | None, file: FileIdentity | None, taken_bytes: int) -> bool:
+    """True if a mark is about the file that has the name `now`. A run killed before it recorded `which` file it
+    has made leaves one that is not older than the mark, and holds next to nothing.
+    """
+    if which:
+        return which == now
+    if mark is None or mark.born_ns is None or file is None or file.born_ns is None:
+        return False
+    return file.born_ns >= mark.born_ns and taken_bytes < _NOTHING_BYTES
 
 
 def _left(move: _Move, host: MoveHost) -> tuple[Mark | None, FileIdentity | None]:

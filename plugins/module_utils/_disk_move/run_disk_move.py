@@ -52,8 +52,6 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume i
 
 __all__ = ["DiskMoveHost", "converge", "progress_file"]
 
-_NOTHING_BYTES = 1024**2  # what the tables of an empty qcow2 stay below
-
 
 def progress_file(name: str) -> str:
     """Where a run tells its progress."""
@@ -175,8 +173,8 @@ class DiskMoveHost:
         text, _newline, which = left.partition("\n")
         path = str(libvirt_storage.path_in(self._connection, pool, name))
         found = identity.of_path(path)
-        is_it = which == _which(path) if which else found is not None and _is_new(path, found)
-        return text, found if is_it else None
+        made, taken_bytes = identity.of_path(path + UNFINISHED), free_space.allocated(path) if found else 0
+        return text, found if plan_disk_move.is_marked(which, _which(path), made, found, taken_bytes) else None
 
     def taken_bytes(self, path: str) -> int:
         """Bytes that a file takes."""
@@ -196,14 +194,6 @@ def _which(path: str) -> str:
     """Which file has the name now."""
     found = identity.of_path(path)
     return f"{found.inode} {found.born_ns} {found.mark}" if found else ""
-
-
-def _is_new(path: str, found: FileIdentity) -> bool:
-    """True if a file was made after its mark and holds next to nothing: a run was killed before it told which it is."""
-    mark = identity.of_path(path + UNFINISHED)
-    if mark is None or mark.born_ns is None or found.born_ns is None:
-        return False
-    return found.born_ns >= mark.born_ns and free_space.allocated(path) < _NOTHING_BYTES
 
 
 class _Work:

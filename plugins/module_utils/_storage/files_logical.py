@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import struct
 import typing as t
 
@@ -21,8 +22,9 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
 from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
-__all__ = ["create", "group", "grow", "size_bytes"]
+__all__ = ["create", "group", "grow", "ready_bytes", "size_bytes"]
 
+_UNREADY = "corral.unready.from."
 _BLKZEROOUT = 0x127F
 _PIECE, _BLOCK = 256 * 1024**2, 4096
 _SECTORS_WRITTEN = 6  # of /sys/dev/block/*/stat
@@ -60,9 +62,20 @@ def create(step: CreateLogicalVolume, uuid: str) -> None:
 
 
 def grow(step: GrowLogicalVolume) -> None:
-    """Enlarge a volume."""
-    command.run("lvextend", "--quiet", "--size", f"{step.size_bytes}b", "--", step.path)
+    """Enlarge a volume. Until what it gets is zeros, a tag tells where that begins."""
+    tag = f"{_UNREADY}{step.before_bytes}"
+    command.run("lvchange", "--quiet", "--addtag", tag, "--", step.path)
+    if size_bytes(step.path) < step.size_bytes:  # else an interrupted run has enlarged it
+        command.run("lvextend", "--quiet", "--size", f"{step.size_bytes}b", "--", step.path)
     _zero(step.path, step.before_bytes, step.size_bytes)
+    durable.fsync(step.path)
+    command.run("lvchange", "--quiet", "--deltag", tag, "--", step.path)
+
+
+def ready_bytes(path: str) -> int:
+    """The size of a volume without what an interrupted run has added and not made zeros."""
+    begins = [int(tag[len(_UNREADY) :]) for tag in files_lvm.tags(path) if re.fullmatch(f"{_UNREADY}[0-9]+", tag)]
+    return min([size_bytes(path), *begins])
 
 
 def size_bytes(path: str) -> int:

@@ -51,11 +51,14 @@ def _write(file: str, user: tuple[int, int], groups: list[int]) -> tuple[str, in
         os.unlink(file)  # of a run that was killed
     stage = "create"
     try:
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         stage = "own"
-        with contextlib.suppress(OSError):  # some filesystems have no owners, and let everybody write
-            os.chown(file, *user)
-        stage = "write" if os.stat(file).st_uid == user[0] else "own"
+        try:  # by the open file: whoever may write in the directory could put a link in its place
+            with contextlib.suppress(OSError):  # some filesystems have no owners, and let everybody write
+                os.fchown(descriptor, *user)
+            stage = "write" if os.fstat(descriptor).st_uid == user[0] else "own"
+        finally:
+            os.close(descriptor)
         _write_as(file, user, groups)
     except OSError as error:
         return stage, error.errno or errno.EIO

@@ -156,7 +156,8 @@ def listed(pool: t.Any, strange: list[str] | None = None, name: str | None = Non
     """
     files = _files(pool) if name is None else [name]
     if files:
-        return [(os.path.basename(path), volume) for path in files for volume in _looked_up(pool, path)]
+        names = map(os.path.basename, files) if name is None else [name]
+        return [(each, volume) for each in names for volume in _looked_up(pool, each)]
     found = []
     for volume in pool.listAllVolumes():
         try:
@@ -176,10 +177,10 @@ def _files(pool: t.Any) -> list[str]:
         return [entry.path for entry in entries if directory]
 
 
-def _looked_up(pool: t.Any, path: str) -> t.Iterator[t.Any]:
-    """The volume of a file; nothing if it is gone, or libvirt's binding cannot spell it."""
+def _looked_up(pool: t.Any, name: str) -> t.Iterator[t.Any]:
+    """The volume of this name; nothing if it is gone, or libvirt's binding cannot spell it."""
     try:
-        yield pool.storageVolLookupByName(os.path.basename(path))
+        yield pool.storageVolLookupByName(name)
     except UnicodeEncodeError:
         return
     except libvirt.libvirtError as error:
@@ -221,7 +222,7 @@ def paths(connection: Connection) -> list[str]:
     return found
 
 
-def all_volumes(connection: Connection, is_needed: t.Callable[[str], bool] = bool) -> list[str]:
+def all_volumes(connection: Connection, is_needed: t.Callable[[str], bool] = lambda _path: True) -> list[str]:
     """The XML of all volumes of active pools, after a refresh; see `listed`.
 
     Of a pool with more volumes than libvirt lists, only those of files that are needed.
@@ -230,8 +231,8 @@ def all_volumes(connection: Connection, is_needed: t.Callable[[str], bool] = boo
     with explained("list the volumes of", connection.getURI()):
         for pool in _refreshed(connection):
             files = _files(pool)
-            volumes += [(path, each) for path in files if is_needed(path) for each in _looked_up(pool, path)]
-            volumes += [] if files else listed(pool)
+            names = [os.path.basename(path) for path in files if is_needed(path)]
+            volumes += [(name, each) for name in names for each in _looked_up(pool, name)] if files else listed(pool)
     documents = []
     for name, volume in volumes:
         with contextlib.suppress(NotFound), explained("read volume", name):  # its owner deletes it meanwhile
@@ -259,9 +260,9 @@ def create(
             _delete_if_there(active(connection, pool), name)
     try:
         target = active(connection, pool)
-        if volume_in(connection, pool, name) is None and _has(target, name):
-            refresh(connection, pool)  # somebody has removed the file, and libvirt has not seen that
         with explained("create volume", f"{name} in pool {pool}"):
+            if volume_in(connection, pool, name) is None and _has(target, name):
+                _refresh(target)  # somebody has removed the file, and libvirt has not seen that
             made = _made(target, xml, None if copy_of is None else connection.storageVolLookupByPath(copy_of))
     except VirtError as error:  # libvirt removes what it has made of it
         raise NotMade(str(error)) from error

@@ -97,9 +97,10 @@ def _logical_size(connection: t.Any, question: SizeOf, size: Size, path: str) ->
     pool = libvirt_storage.pool_at(connection, path)
     seen = libvirt_blockjob.seen_bytes(connection, *question.seen_by) if question.seen_by else None
     group = _group(connection, run_pool_directory.pool_of(connection, pool))
-    return dataclasses.replace(
-        size, size_bytes=files_logical.size_bytes(path), pool_name=pool, group=group, seen_bytes=seen
-    )
+    ready = files_logical.ready_bytes(path)
+    if group:  # what an interrupted growth has taken is taken
+        group = dataclasses.replace(group, free_bytes=group.free_bytes + files_logical.size_bytes(path) - ready)
+    return dataclasses.replace(size, size_bytes=ready, pool_name=pool, group=group, seen_bytes=seen)
 
 
 def _group(connection: t.Any, pool: PoolDirectory) -> VolumeGroup | None:

@@ -53,6 +53,7 @@ __all__ = [
     "check_same",
     "check_source",
     "check_unused",
+    "is_marked",
 ]
 
 _CYLINDER_KIB = 16 * 255 // 2  # at most: heads x sectors of 512 bytes
@@ -450,6 +451,13 @@ def _of_source(case: Case, source: SourceFile, available_bytes: int) -> Findings
             f"cannot upload {path} into {_ref(case)}: it takes {bytes_text(source.allocated_bytes)}, and the pool has "
             f"{bytes_text(available_bytes)} left; make room there, or choose another pool"
         )
+
+
+def is_marked(which: str, now: str, allocated_bytes: int) -> bool:
+    """True if a mark is about the volume that has the name `now`. A run that was killed right after it created the
+    volume has not recorded `which` one it is; that holds nothing.
+    """
+    return which == now if which else not allocated_bytes
 
 
 def _is_complete(case: Case, _plan: NounPlan) -> Findings:

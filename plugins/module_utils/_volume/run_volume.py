@@ -57,6 +57,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume im
     check_same,
     check_source,
     check_unused,
+    is_marked,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 
@@ -121,12 +122,11 @@ class _Host:
     def unfinished(self) -> str | None:
         left = libvirt_volume.unfinished(self._connection, self._ref)
         content, _newline, which = (left or "").partition("\n")
-        # A run that was killed right after it created the volume has not recorded which one that is.
-        is_it = which == _which(self._connection, self._ref) if which else bool(left) and self._holds_nothing()
+        is_it = left is not None and is_marked(which, _which(self._connection, self._ref), self._allocated_bytes())
         return left and (content if is_it else f"{content} (or another volume of this name)")
 
-    def _holds_nothing(self) -> bool:
-        return not libvirt_volume.sizes(VOLUME_TYPE.named(self._connection, self._ref))["allocation_bytes"]
+    def _allocated_bytes(self) -> int:
+        return libvirt_volume.sizes(VOLUME_TYPE.named(self._connection, self._ref))["allocation_bytes"]
 
     def content(self, spec: Spec) -> str:
         return _content(spec)

@@ -248,6 +248,27 @@ def test_a_mark_comes_back() -> None:
     assert Mark.of("a copy of volume x of pool y") is None
 
 
+@pytest.mark.parametrize(
+    ("which", "mark", "file", "taken", "is_it"),
+    [
+        ("7 1 m", FileIdentity(1, 50), FileIdentity(7, 60), 99 * 1024**2, True),
+        ("7 2 m", FileIdentity(1, 50), FileIdentity(7, 60), 0, False),
+        ("", FileIdentity(1, 50), FileIdentity(7, 60), 200 * 1024, True),
+        ("", FileIdentity(1, 50), FileIdentity(7, 50), 200 * 1024, True),
+        ("", FileIdentity(1, 50), FileIdentity(7, 49), 200 * 1024, False),
+        ("", FileIdentity(1, 50), FileIdentity(7, 60), 1024**2, False),
+        ("", FileIdentity(1, 50), FileIdentity(7), 0, False),
+        ("", FileIdentity(1), FileIdentity(7, 60), 0, False),
+        ("", None, FileIdentity(7, 60), 0, False),
+        ("", FileIdentity(1, 50), None, 0, False),
+    ],
+)
+def test_a_mark_is_about_the_file_that_it_names_or_a_new_one(
+    which: str, mark: FileIdentity | None, file: FileIdentity | None, taken: int, is_it: bool
+) -> None:
+    assert plan_disk_move.is_marked(which, "7 1 m", mark, file, taken) is is_it
+
+
 def test_nobody_switches_to_what_was_not_copied() -> None:
     (pivot,) = [one for one in plan_disk_move.plan(SPEC, RUNNING).steps if isinstance(one, plan_disk_move.Pivot)]
     plan_disk_move.check_pivot(pivot, OLD, NEW, marked=True)

@@ -268,6 +268,25 @@ def test_what_lvm_refuses_is_told_and_nothing_is_made(program: t.Callable[[str, 
     program("lvcreate", "echo 'already exists in volume group' >&2; exit 5")
     with pytest.raises(NotMade, match=r"already exists in volume group; inspect its volume group \(lvs vg\)"):
         files_logical.create(made(), "u1")
-    program("lvextend", "echo 'in use' >&2; exit 5")
+    program("lvchange", "echo 'in use' >&2; exit 5")
     with pytest.raises(Failed, match="in use"):
         files_logical.grow(GrowLogicalVolume("web1", PATH, "lvm", MIB, 2 * MIB))
+
+
+@pytest.mark.parametrize("has_mib", [4, 8])
+def test_what_a_volume_gets_counts_when_it_is_zeros(
+    program: t.Callable[[str, str], None], tmp_path: Path, has_mib: int
+) -> None:
+    """A file stands for the volume; it was enlarged already where it has 8 MiB."""
+    volume, tags, extended = tmp_path / "volume", tmp_path / "tags", tmp_path / "extended"
+    volume.write_bytes(b"x" * has_mib * MIB)
+    program("lvchange", f'case $* in *--addtag*) echo "$3" >{tags};; *) rm {tags};; esac')
+    program("lvextend", f"touch {extended}; exit 5")
+    row = '{"report": [{"lv": [{"lv_tags":"a,%s"}]}]}'
+    program("lvs", f"printf '{row}' \"$(cat {tags} 2>/dev/null)\"")
+    with pytest.raises(Failed, match="lvextend" if has_mib == 4 else "cannot write zeros"):
+        files_logical.grow(GrowLogicalVolume("web1", str(volume), "lvm", 4 * MIB, 8 * MIB))
+    assert extended.exists() == (has_mib == 4) and tags.read_text() == f"corral.unready.from.{4 * MIB}\n"
+    assert files_logical.ready_bytes(str(volume)) == 4 * MIB
+    tags.unlink()
+    assert files_logical.ready_bytes(str(volume)) == has_mib * MIB

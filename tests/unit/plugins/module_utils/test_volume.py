@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import DIRECTORIES, POOL_TYPES
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._volume import plan_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
     POOLS,
     CloneSource,
@@ -350,3 +351,10 @@ def test_a_logical_volume_is_whole_or_not_made() -> None:
     ]
     with pytest.raises(Refused, match=r"cannot resize volume a .*; lvextend"):
         planned(LV.format(1024**3), vg, **{**RAW, "capacity": "2GiB"})
+
+
+@pytest.mark.parametrize(
+    ("which", "allocated", "is_it"), [("7 1", 4096, True), ("7 2", 0, False), ("", 0, True), ("", 4096, False)]
+)
+def test_a_mark_is_about_the_volume_that_it_names_or_an_empty_one(which: str, allocated: int, is_it: bool) -> None:
+    assert plan_volume.is_marked(which, "7 1", allocated) is is_it
