@@ -669,8 +669,8 @@ def test_module_utils_are_private_python() -> None:
 # documentation only.
 DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
-    "virt_domain": 306,  # with all that is looked at before a disk or a definition goes, and the check of seeds
-    "virt_domains": 306,  # and all that a definition may need of its host
+    "virt_domain": 307,  # with all that is looked at before a disk or a definition goes, and the check of seeds
+    "virt_domains": 307,  # and all that a definition may need of its host
     "virt_domain_info": 150,
     "virt_host_info": 53,  # with the notes on disks that are being removed
     "virt_image": 168,  # likewise, and every style of lists of checksums, and archives
@@ -683,7 +683,7 @@ BUDGETS_KIB |= {
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
     "virt_disk_move": 216,  # with what goes on in the background
-    "virt_pool_drain": 222,
+    "virt_pool_drain": 223,
     "virt_secret": 75,
     "virt_secret_info": 72,
     "virt_volume": 153,
