@@ -132,7 +132,8 @@ host:
       returned: always
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools:
-      description: Storage pools with capacity and free space in bytes.
+      description: Storage pools with capacity and free space in bytes. Directories with the same C(filesystem) share
+        this space; it is null for other pools, and for directories that do not answer.
       type: list
       elements: dict
       returned: always

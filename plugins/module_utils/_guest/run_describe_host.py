@@ -41,8 +41,8 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     found = run_summary.guests(connection, xml_host_devices.bound)
     used_mib = run_summary.memory_used_mib(found)
     bridges, networks = libvirt_query.links(connection)
-    pools = [_without_xml(item, xml_host.pool(item["xml"])) for item in libvirt_query.pools(connection)]
-    aside = run_removed_disks.directories(pools)
+    pools = _pools(connection, node["uri"])
+    answering = run_removed_disks.directories(pool for pool in pools if pool["filesystem"])
     kinds = capabilities["virt_types"].get(capabilities["arch"]) or []
     virt_type = defaults.virt_type(kinds)
     machines = capabilities["machines"].get(capabilities["arch"]) or []
@@ -68,7 +68,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "devices": xml_host_devices.offered(statistics.devices(connection)),
         "networks": _networks(connection) if networks else [],
         "pools": pools,
-        "removed_disks": run_removed_disks.describe(node["uri"], aside, capabilities["uuid"]),
+        "removed_disks": run_removed_disks.describe(node["uri"], answering, capabilities["uuid"]),
         "guests": [_brief(guest, pools, capabilities["arch"]) for guest in found],
     }
 
@@ -81,6 +81,13 @@ def _capable(connection: t.Any, virt_type: str, machines: t.Sequence[str]) -> di
 
 def _networks(connection: t.Any) -> list[dict[str, t.Any]]:
     return [_without_xml(item, xml_host.network(item["xml"])) for item in statistics.networks(connection)]
+
+
+def _pools(connection: t.Any, uri: str) -> list[dict[str, t.Any]]:
+    """The storage pools, each with the filesystem that a directory is on, if it answers."""
+    pools = [_without_xml(item, xml_host.pool(item["xml"])) for item in libvirt_query.pools(connection)]
+    filesystems = run_removed_disks.filesystems(uri, run_removed_disks.directories(pools))
+    return [{**pool, "filesystem": filesystems.get(pool["name"])} for pool in pools]
 
 
 def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

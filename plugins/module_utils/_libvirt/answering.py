@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import subprocess
 
-__all__ = ["TIMEOUT_S", "answers"]
+__all__ = ["TIMEOUT_S", "answers", "filesystem"]
 
 TIMEOUT_S = 30
 
 
 def answers(path: str, timeout_s: float = TIMEOUT_S) -> bool:
     """True if the filesystem of a path answers in time, even that there is no such path. A process of its own asks."""
+    return _stat(["--file-system"], path, timeout_s) is not None
+
+
+def filesystem(path: str, timeout_s: float = TIMEOUT_S) -> str | None:
+    """The device number of the filesystem of a directory; None if there is no such path, or no answer in time."""
+    return (_stat(["--dereference", "--format=%d"], path, timeout_s) or "").strip() or None
+
+
+def _stat(options: list[str], path: str, timeout_s: float) -> str | None:
+    """What stat(1) prints; None if it does not end in time."""
     quiet = subprocess.DEVNULL
-    asked = subprocess.Popen(["stat", "--file-system", "--", path], stdin=quiet, stdout=quiet, stderr=quiet)
+    asked = subprocess.Popen(
+        ["stat", *options, "--", path], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, text=True, errors="replace"
+    )
     try:
-        asked.wait(timeout_s)
+        return asked.communicate(timeout=timeout_s)[0]
     except subprocess.TimeoutExpired:
         asked.kill()  # it ends when the server answers, which nobody waits for
-        return False
-    return True
+        return None

@@ -88,6 +88,7 @@ class Host:
     networks: frozenset[str] | None = None
     pools: frozenset[str] | None = None
     disk_left_mib: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # by pool, where it is known
+    filesystems: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # by pool: several may share one's room
     machines: frozenset[str] | None = None
     cpu_models: frozenset[str] | None = None
     platform: frozenset[str] | None = None
@@ -97,6 +98,10 @@ class Host:
     migration_group: str = ""  # hosts between which running guests migrate
     domain: str = ""  # what fails as a whole: a rack, a room
     maintenance: str | None = None  # why it takes no guests
+
+    def filesystem(self, pool: str) -> str:
+        """What the room of a pool is counted by: its filesystem, or the pool itself where that is not known."""
+        return self.filesystems.get(pool, f"pool {pool}")
 
     @property
     def has_capacity(self) -> bool:

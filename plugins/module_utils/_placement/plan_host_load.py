@@ -125,7 +125,7 @@ class Load:
     def disk_left(self, pool: str) -> float | None:
         """Free MiB in a pool; None if unknown."""
         left = self.host.disk_left_mib.get(pool)
-        return None if left is None else left - self._disks.get(pool, 0)
+        return None if left is None else left - self._disks.get(self.host.filesystem(pool), 0)
 
     def devices_left(self, device: str) -> int | None:
         """The number of unused devices of that kind; None if the host has none."""
@@ -149,7 +149,8 @@ class Load:
             if not self.apart[word]:
                 del self.apart[word]
         for pool, needed in guest.disks:
-            self._disks[pool] = self._disks.get(pool, 0) + sign * needed
+            place = self.host.filesystem(pool)
+            self._disks[place] = self._disks.get(place, 0) + sign * needed
         for device in guest.devices:
             self._devices[device] = self._devices.get(device, 0) + sign
         if guest.apart or guest.together:

@@ -142,8 +142,8 @@ def _filled(host: Host, guests: t.Sequence[Guest]) -> Host:
     disks = dict(host.disk_left_mib)
     for guest in guests:
         for pool, needed in guest.disks:
-            if pool in disks:
-                disks[pool] -= needed
+            for other in (each for each in disks if host.filesystem(each) == host.filesystem(pool)):
+                disks[other] -= needed
     devices = dict(host.devices or {})
     for device in (each for guest in guests for each in guest.devices if each in devices):
         devices[device] -= 1

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.answering import answers
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.answering import answers, filesystem
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed_disks
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory
@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system import boot
 
 _ANSWER_S = 10
 
-__all__ = ["describe", "directories", "host_uuid", "moved_aside", "now", "pools"]
+__all__ = ["describe", "directories", "filesystems", "host_uuid", "moved_aside", "now", "pools"]
 
 
 def now() -> Moment:
@@ -50,6 +50,13 @@ def directories(found: t.Iterable[t.Mapping[str, t.Any]]) -> list[PoolDirectory]
         for pool in found
         if pool["type"] in DIRECTORY_POOLS
     ]
+
+
+def filesystems(uri: str, found: t.Iterable[PoolDirectory]) -> dict[str, str]:
+    """The filesystem of each active pool whose directory is on this machine and answers, by the pool's name."""
+    active = [(pool.name, pool.path) for pool in found if pool.active and pool.path] if is_here(uri) else []
+    known = ((name, filesystem(path, _ANSWER_S)) for name, path in active)
+    return {name: device for name, device in known if device}
 
 
 def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed_disks.DiskAside]:

@@ -164,6 +164,7 @@ def host(
         networks=_names(info, "networks", lambda network: network.get("active", True)),
         pools=_names(info, "pools", lambda pool: pool["active"]),
         disk_left_mib=counting.disk_left(info["pools"] or ()),
+        filesystems={pool["name"]: pool["filesystem"] for pool in info["pools"] or () if pool.get("filesystem")},
         machines=_offered(info.get("machines")),
         cpu_models=_offered((info.get("domain_capabilities") or {}).get("cpu_models")),
         platform=_platform(info.get("domain_capabilities") or {}),

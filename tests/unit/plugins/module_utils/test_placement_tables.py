@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Policy,
 )
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load, Neighbours
+from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_loss import with_guests
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against, dislikes, mib
 
@@ -776,6 +777,19 @@ def test_neighbours_are_counted_in_and_out() -> None:
         near.count(more, inside, -1)
     near.count(more, outside, -1)
     assert (near.together, near.apart) == ({"shop": {}}, {})
+
+
+def test_pools_of_one_filesystem_share_its_room() -> None:
+    rooms = {"fast": 100, "iso": 100, "slow": 100}
+    shared = host(disk_left_mib=rooms, filesystems={"fast": "2049", "iso": "2049", "slow": "2050"})
+    here = Load(shared, TIGHT)
+    here.put(guest(disks=(("fast", 60),)))
+    assert [here.disk_left(pool) for pool in rooms] == [40, 40, 100]
+    here.put(guest("web2", disks=(("iso", 40), ("slow", 1))))
+    assert [here.disk_left(pool) for pool in rooms] == [0, 0, 99]
+    guests = [guest(name, disks=((pool, 60),)) for name, pool in (("web1", "fast"), ("web2", "iso"))]
+    [filled] = with_guests([shared], [(each, shared.name) for each in guests])
+    assert filled.disk_left_mib == {"fast": -20, "iso": -20, "slow": 100}
 
 
 def test_what_a_host_has_left() -> None:

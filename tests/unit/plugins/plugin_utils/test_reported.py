@@ -206,7 +206,13 @@ def test_rules_of_a_cluster() -> None:
         "machines": ["q35"],
         "domain_capabilities": {"cpu_models": ["EPYC"], "platform": ["efi"]},
         "pools": [
-            {"name": "fast", "active": True, "capacity_bytes": 10 * gib, "available_bytes": 2 * gib},
+            {
+                "name": "fast",
+                "active": True,
+                "capacity_bytes": 10 * gib,
+                "available_bytes": 2 * gib,
+                "filesystem": "2049",
+            },
             {"name": "new", "active": True},
         ],
         "guests": [
@@ -229,6 +235,7 @@ def test_rules_of_a_cluster() -> None:
     assert (host.networks, host.machines, host.cpu_models) == (names("lan"), names("q35"), names("EPYC"))
     assert host.platform == names("efi") and reported_hosts.host("h1", INFO).platform is None
     assert (host.disk_left_mib, host.groups, host.domain) == ({"fast": 7 * 1024}, names("rack", "ssd"), "r1")
+    assert (host.filesystem("fast"), host.filesystem("new")) == ("2049", "pool new")
     assert [(guest.name, guest.memory_mib) for guest in host.residents] == [("on", 1088)]
     other = reported_hosts.host("h2", info, counting=counting)
     assert (other.memory_mib, other.domain, other.groups) == (16384 - 512, "", names("ssd"))
