@@ -109,7 +109,7 @@ def main() -> None:
                 NETWORK_TYPE,
                 networks(connection),
                 module.params,
-                lambda network: {"leases": leases(network)},
+                lambda network, _found: {"leases": leases(network)},
             )
     module.exit_json(changed=False, networks=rows)
 

@@ -109,7 +109,9 @@ def main() -> None:
     rows = []
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
-            found = run_noun_info.rows(POOL_SCHEMA, POOL_TYPE, pools(connection), module.params, sizes)
+            found = run_noun_info.rows(
+                POOL_SCHEMA, POOL_TYPE, pools(connection), module.params, lambda pool, _found: sizes(pool)
+            )
             rows = run_thin_pools.with_thin_pools(connection, found)
     for warning in plan_pool_space.warnings(rows):
         module.warn(warning)

@@ -77,8 +77,8 @@ volumes:
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
-from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA
-from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE, sizes, volumes
+from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA, sizes
+from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE, volumes
 
 OPTIONS = {**URI_OPTION, **run_noun_info.options(VOLUME_SCHEMA)}
 
@@ -90,7 +90,9 @@ def main() -> None:
     with failures(module):
         with opened(module.params["uri"]) as connection:  # a refresh is no question
             found = volumes(connection, module.params["pool"], module.params["name"], problems)
-            rows = run_noun_info.rows(VOLUME_SCHEMA, VOLUME_TYPE, found, module.params, sizes)
+            rows = run_noun_info.rows(
+                VOLUME_SCHEMA, VOLUME_TYPE, found, module.params, lambda _volume, its: sizes(its.xml)
+            )
     for problem in problems:
         module.warn(problem)
     module.exit_json(changed=False, volumes=rows)

@@ -13,11 +13,12 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType, found
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments, describe
 
 __all__ = ["options", "rows"]
 
-More = t.Callable[[t.Any], t.Mapping[str, t.Any]]
+More = t.Callable[[t.Any, Found], t.Mapping[str, t.Any]]
 
 
 def options(schema: Schema) -> dict[str, t.Any]:
@@ -31,11 +32,11 @@ def rows(
     type_: ObjectType,
     things: t.Iterable[tuple[Ref, t.Any]],
     params: t.Mapping[str, t.Any],
-    more: More = lambda _thing: {},
+    more: More = lambda _thing, _found: {},
 ) -> list[dict[str, t.Any]]:
     """The objects that the options ask for, sorted by name; one that goes meanwhile is left out.
 
-    `more` tells what the document of one of libvirt's objects does not say.
+    `more` tells what the table has no rows for, of one of libvirt's objects and what was found of it.
     """
     place = params.get(schema.kind.within) if schema.kind.within else None
     wanted = [
@@ -60,6 +61,6 @@ def _row(
     there, within = found(thing, type_), _within(ref)
     return {
         **describe(schema, ref.name, there, within),
-        **more(thing),
+        **more(thing, there),
         **({"arguments": arguments(schema, ref.name, there, within)} if with_arguments else {}),
     }

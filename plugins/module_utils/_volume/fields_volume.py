@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, Table
 
-__all__ = ["SHAPE", "VOLUME_SCHEMA", "finish", "sized", "skeleton"]
+__all__ = ["SHAPE", "VOLUME_SCHEMA", "finish", "sized", "sizes", "skeleton"]
 
 SHAPE = Shape("volume")
 _NAME_BYTES = 255 - len(UNFINISHED)
@@ -101,6 +101,12 @@ def sized(xml: str, size_bytes: int) -> str:
     capacity.text = str(size_bytes)
     capacity.set("unit", "bytes")
     return tree.text(volume)
+
+
+def sizes(xml: str) -> dict[str, int]:
+    """Bytes that a guest sees of a volume, and that it takes. libvirt's own documents have them in bytes."""
+    volume = tree.parse(xml)
+    return {f"{size}_bytes": int(volume.findtext(size) or 0) for size in ("capacity", "allocation")}
 
 
 def finish(volume: tree.Element) -> None:

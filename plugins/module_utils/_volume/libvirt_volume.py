@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import libvir
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_storage import CHUNK
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
 
-__all__ = ["VOLUME_TYPE", "download", "is_same", "mark", "sizes", "unfinished", "unmark", "upload", "volumes"]
+__all__ = ["VOLUME_TYPE", "allocation", "download", "is_same", "mark", "unfinished", "unmark", "upload", "volumes"]
 
 Tell = t.Callable[[int, int], None]  # bytes done, of how many
 
@@ -72,11 +72,10 @@ def _is_shown(name: str) -> bool:
     return not name.endswith(UNFINISHED) and name != ".corral"
 
 
-def sizes(volume: t.Any) -> dict[str, int]:
-    """Bytes that a guest sees of a volume, and that it takes."""
-    with explained("read volume", volume.name()):
-        _type, capacity, allocation = volume.info()
-    return {"capacity_bytes": capacity, "allocation_bytes": allocation}
+def allocation(connection: Connection, ref: Ref) -> int:
+    """Bytes that a volume takes."""
+    with explained("read volume", ref.name):
+        return int(_by_name(connection, ref).info()[2])
 
 
 def mark(connection: Connection, ref: Ref, content: str, xml_of: t.Callable[[str, int], str]) -> None:

@@ -126,7 +126,7 @@ class _Host:
         return left and (content if is_it else f"{content} (or another volume of this name)")
 
     def _allocated_bytes(self) -> int:
-        return libvirt_volume.sizes(VOLUME_TYPE.named(self._connection, self._ref))["allocation_bytes"]
+        return libvirt_volume.allocation(self._connection, self._ref)
 
     def content(self, spec: Spec) -> str:
         return _content(spec)
