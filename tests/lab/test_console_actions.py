@@ -811,6 +811,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.deep
 def test_pictures_of_the_pages(browsing: Browsing) -> None:
     """For the guide: CORRAL_PICTURES=docs/docsite/pictures; all of them, to look at, are left in build/console."""
     PICTURES.mkdir(parents=True, exist_ok=True)
