@@ -25,6 +25,7 @@ from ansible_collections.corral.virt.tests.bench import (
     place,
     placing,
     playbooks,
+    snapshots,
     storage,
 )
 from ansible_collections.corral.virt.tests.bench.place import Failed, on, run, say
@@ -54,6 +55,7 @@ BENCHES: dict[str, Bench] = {
     "balance": balancing,
     "playbooks": playbooks,
     "storage": storage,
+    "snapshots": snapshots,
     "console": console,
 }
 
