@@ -40,7 +40,11 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
+    GrowLogicalVolume,
+    GrowRunningDisk,
+    owner_tag,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
@@ -138,6 +142,9 @@ class MoveHost(t.Protocol):
 
     def group(self, pool: str) -> VolumeGroup | None:
         """The volume group of a pool; None if it has none, or nobody can ask LVM."""
+
+    def pool_of(self, path: str) -> str | None:
+        """The name of the pool that has a volume with this path; None if none has."""
 
     def free_bytes(self, pool: PoolDirectory) -> int:
         """Bytes that are free there."""
@@ -338,7 +345,7 @@ def _moved(
     entry = next((one for one in _entries(found) if one.path == move.source), None)
     owned = entry is not None and entry.is_of(found.uuid, host.host_uuid()) and _is_known(entry, file)
     mark = left if ours and left else Mark(move.name, found.uuid, move.source, owned, file.identity)
-    steps: list[GuestStep] = [] if ours else [_begin(move, file, mark, part)]
+    steps: list[GuestStep] = [] if ours else [*_grown(move, file, host), _begin(move, file, mark, part)]
     steps += _switched(move, file, mark, copied, ours=ours, host=host)
     changes = [Change(f"disks[{move.name}].source", move.source, move.to)]
     if move.place.format != move.format:
@@ -371,6 +378,16 @@ def _is_known(entry: OwnedVolume, file: DiskFile) -> bool:
     """True if the file is the one that was made for the guest, and can be told from others when it is to go."""
     known = file.identity is not None and file.identity.is_known
     return known and not (entry.identity and not entry.identity.is_same(t.cast(FileIdentity, file.identity)))
+
+
+def _grown(move: _Move, file: DiskFile, host: MoveHost) -> t.Iterator[GuestStep]:
+    """Steps that make a running guest's disk as large as its new place, as QEMU copies only between equal sizes."""
+    guest, size = move.found.name, move.place.capacity_bytes(file)
+    if not move.found.active or file.capacity_bytes == size:
+        return
+    if file.is_device:
+        yield GrowLogicalVolume(guest, move.source, str(host.pool_of(move.source)), file.capacity_bytes, size)
+    yield GrowRunningDisk(guest, move.source, size, move.target)
 
 
 def _begin(move: _Move, file: DiskFile, mark: Mark, part: FileIdentity | None) -> GuestStep:
@@ -458,6 +475,8 @@ def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterat
     if file is None:
         yield NotFound(f"{cannot}: {move.source} is missing, or neither a file nor a device; use virsh blockcopy")
         return
+    if file.is_device and file.format == "raw" and file.capacity_bytes != file.allocated_bytes:
+        yield Refused(f"{cannot}: an interrupted run was growing it; run virt_domain with its size again")
     if file.opened and not move.found.active:
         show = shlex.join(["fuser", "-v", move.source])
         yield Refused(f"{cannot}: a process that libvirt does not know has it open (see `{show}`); stop that first")
@@ -495,6 +514,9 @@ def _of_the_place(
         user = host.user(move.to, "")
         if user:
             yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
+    if move.found.active and file.is_device:
+        pool = host.pool_of(move.source)
+        yield from plan_disk_place.cannot_grow(cannot, move.place, file, host.group(pool) if pool else None)
     free = host.free_bytes(move.place.pool) + (host.taken_bytes(move.to) if part else 0)
     yield from plan_disk_place.lack_of_room(
         cannot,

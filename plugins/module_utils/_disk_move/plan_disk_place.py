@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["FORMATS", "DiskFile", "DiskPlace", "format_problems", "lack_of_room", "place_in"]
+__all__ = ["FORMATS", "DiskFile", "DiskPlace", "cannot_grow", "format_problems", "lack_of_room", "place_in"]
 
 FORMATS = ("qcow2", "raw")
 _ENDINGS = {".qcow2": "qcow2", ".img": "raw", ".raw": "raw"}
@@ -115,6 +115,18 @@ def format_problems(
         yield Refused(
             f"{cannot}: {place.name} is no name for a logical volume (letters, digits, and + _ . -); rename the file "
             "while the guest is off"
+        )
+
+
+def cannot_grow(cannot: str, place: DiskPlace, file: DiskFile, group: VolumeGroup | None) -> t.Iterator[VirtError]:
+    """Why the device of a running guest cannot get the size that it has there, as it must for QEMU; `group` has it."""
+    size = place.capacity_bytes(file)
+    more = size - file.capacity_bytes
+    if more and (group is None or group.rounded(size) != size or group.free_bytes < more):
+        where = f"in volume group {group.name}" if group else "where it is"
+        yield Refused(
+            f"{cannot}: it has {bytes_text(size)} there, and while the guest runs its disk must first grow to that, "
+            f"which it cannot {where}; shut the guest down, and run again"
         )
 
 

@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
@@ -41,6 +41,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_logical,
     files_lvm,
     files_qemu_img,
+    libvirt_blockjob,
     libvirt_storage,
     plan_clone_spec,
     plan_pool_files,
@@ -133,6 +134,13 @@ class DiskMoveHost:
         """The volume group of a pool; None if it has none, or nobody can ask LVM."""
         return run_disks.volume_group(self._connection, self.pool(pool))
 
+    @asked
+    def pool_of(self, path: str) -> str | None:
+        """The name of the pool that has a volume with this path; None if none has."""
+        with contextlib.suppress(NotFound):
+            return libvirt_storage.pool_at(self._connection, path)
+        return None
+
     def free_bytes(self, pool: PoolDirectory) -> int:
         """Bytes that are free there."""
         group = self.group(pool.name)
@@ -167,7 +175,8 @@ class DiskMoveHost:
         taken, known = self.taken_bytes(path), identity.of_path(path)
         bare = DiskFile(taken, taken, form, None, None, None, False, known, is_device, files_lvm.is_open(path))
         if form == "raw":  # its first bytes are the guest's
-            return bare if is_device else bare._replace(capacity_bytes=os.path.getsize(path))
+            size = files_logical.ready_bytes(path) if is_device else os.path.getsize(path)
+            return bare._replace(capacity_bytes=size)
         header = files_header.read(path)
         if header.format != form:
             return bare._replace(format=header.format)
@@ -252,6 +261,13 @@ class _Work:
             with self._unwritten:
                 self._check_copy()
                 return run_definition.do(self.definition, step)
+        if isinstance(step, plan_guest_steps.GrowLogicalVolume):
+            run_guest_steps.grow(self.connection, step)
+            return None
+        if isinstance(step, plan_guest_steps.GrowRunningDisk):
+            domain = libvirt_query.by_uuid(self.connection, self.definition.uuid)
+            libvirt_blockjob.grow(domain, step.target, step.size_bytes)
+            return None
         if isinstance(step, plan_guest_steps.DeleteVolume):
             return run_guest_steps.do(self.connection, self.definition.uuid, step)
         return _DOERS[type(step)](self, step)

@@ -84,6 +84,10 @@ class _Host(run_disk_move.DiskMoveHost):
     def guests(self) -> tuple[FoundGuest, ...]:
         return tuple(libvirt_query.of_all(self._connection, libvirt_query.found))
 
+    def user(self, path: str, but: str) -> str | None:
+        """Who uses a file, but the guest with this UUID; all guests are asked once, however many have disks."""
+        return self._users("").of(path, but=but or None)
+
     @asked
     def files(self, pool: str) -> dict[str, int]:
         paths = [volume.path() for _ref, volume in libvirt_volume.volumes(self._connection, pool, None, [])]

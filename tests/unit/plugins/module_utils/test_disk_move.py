@@ -78,6 +78,9 @@ class Host:
     def group(self, pool: str) -> VolumeGroup | None:
         return VolumeGroup("vg0", 4 * 1024**2, self.free) if pool == "lvm" and self.asks_lvm else None
 
+    def pool_of(self, path: str) -> str | None:
+        return "lvm" if path.startswith("/dev/vg") else None
+
     def free_bytes(self, _pool: PoolDirectory) -> int:
         return self.free
 
@@ -377,7 +380,8 @@ def test_a_disk_goes_onto_a_logical_volume() -> None:
     file = OVERLAY._replace(capacity_bytes=62 * 1024**2)
     for live in (None, document()):
         made = plan_disk_move.plan(LVM, Host(live=live, files=file))
-        begin, copy = made.steps[:2]
+        *grown, begin, copy = made.steps[: 3 if live else 2]
+        assert [str(step) for step in grown] == [f"grow disk {OLD} to 64 MiB while it runs"] * bool(live)
         assert str(begin) == "create disk /dev/vg0/g-system (64 MiB, logical volume in pool lvm)"
         assert isinstance(begin, plan_disk_move_steps.BeginLogical) and begin.tags[0] == owner_tag(UUID)
         assert begin.content_bytes == 62 * 1024**2, "what is behind it becomes zeros"
@@ -410,6 +414,29 @@ def test_a_disk_leaves_a_logical_volume(wanted: str | None) -> None:
         step for step in plan_disk_move.plan(MoveSpec("g", "system", "fast"), host).steps if isinstance(step, Define)
     ]
     assert 'type="file"' in define.xml and "dev=" not in define.xml.partition("<target")[0]
+
+
+def test_a_volume_of_a_running_guest_grows_before_it_moves_to_larger_extents() -> None:
+    host = on_lvm(there=())
+    host.live, size = host.stored.replace("/dev/vg0", "/dev/vg1"), 62 * 1024**2
+    host.stored = host.live
+    host.files = t.cast(DiskFile, host.files)._replace(capacity_bytes=size, allocated_bytes=size)
+    made = plan_disk_move.plan(LVM, host)
+    assert [str(step) for step in made.steps[:3]] == [
+        "grow logical volume /dev/vg1/g-system to 64 MiB",
+        "grow disk /dev/vg1/g-system to 64 MiB while it runs",
+        "create disk /dev/vg0/g-system (64 MiB, logical volume in pool lvm)",
+    ]
+    for wrong in ({"free": 1024**2}, {"stored": host.stored.replace("/dev/vg1", "/dev/x"), "live": None}):
+        other = dataclasses.replace(host, **t.cast("dict[str, t.Any]", wrong))
+        other.live = other.stored
+        with pytest.raises(Refused, match="its disk must first grow to that, which it cannot"):
+            plan_disk_move.plan(LVM, other)
+    off = plan_disk_move.plan(LVM, dataclasses.replace(host, live=None)).steps
+    assert str(off[0]).startswith("create disk"), "what is behind it becomes zeros"
+    half = dataclasses.replace(host, files=host.files._replace(capacity_bytes=1))
+    with pytest.raises(Refused, match="an interrupted run was growing it; run virt_domain with its size again"):
+        plan_disk_move.plan(LVM, half)
 
 
 def test_a_logical_volume_of_others_is_kept() -> None:

@@ -95,6 +95,9 @@ class Host:
     def group(self, pool: str) -> VolumeGroup | None:
         return VolumeGroup("vg0", 4 * MIB, self.free.get("lvm", 1000) * MIB) if pool == "lvm" else None
 
+    def pool_of(self, path: str) -> str | None:
+        return "lvm" if path.startswith("/dev/") else None
+
     def content_bytes(self, path: str, _form: str) -> int:
         return self.sizes.get(path, 10) * MIB + MIB
 
