@@ -8,24 +8,31 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: virt_disk_move
-short_description: Move a disk of a guest to another storage pool
+short_description: Move a disk of a guest to another storage pool, or into another format
 version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Moves a disk of a guest to another pool of its host, while the guest runs or while it is off.
-  - QEMU copies the disk of a running guest and writes to both files until the guest uses the copy alone. The file of a
-    guest that is off is copied and compared, and nobody can start the guest from it meanwhile.
-  - A disk that stands on an image stays on it; only what the guest has written moves.
-  - The old file is deleted only when the guest's definition names the new one, and only if the collection made it for
-    this guest and nobody else uses it. Otherwise it is kept, with a note.
+  - Moves a disk of a guest to another pool of its host, or into another format, while the guest runs or while it is
+    off. The pools are directories and volume groups.
+  - QEMU copies the disk of a running guest and writes to both places until the guest uses the copy alone. The disk of
+    a guest that is off is copied and compared. Nobody can start the guest from a file meanwhile. QEMU locks no devices,
+    so the hook of the role P(corral.virt.hypervisor#role) refuses the start of a guest whose disk is one; without that
+    hook, a start during the copy ends the move, and the guest keeps its disk.
+  - A qcow2 file that stands on an image stays on it if it remains a qcow2 file; only what the guest has written moves.
+    As raw or on a logical volume, it gets all that the guest sees of it, and no longer needs the image; the step and
+    the room that it needs say so.
+  - A logical volume is raw, has all its space from the start, and is rounded up to whole extents. It is tagged with its
+    guest from its first moment on.
+  - The old file or volume is deleted only when the guest's definition names the new one, and only if the collection
+    made it for this guest and nobody else uses it. Otherwise it is kept, with a note.
   - If a run is interrupted, the guest keeps its old disk. The next run goes on with a copy that QEMU still makes,
     begins anew over the part that was left, or finishes what remains after the switch.
   - One line shows how far the copy is. The module goes on if the connection to the host breaks, or the controller dies;
     a second run is refused until it has ended.
-  - Guests with snapshots, checkpoints or a saved state, encrypted disks, block devices, and disks on which another
-    block job works are refused.
-  - This module must run on the host of the guest. The pool must be a directory (type V(dir), V(fs) or V(netfs)).
+  - Guests with snapshots, checkpoints or a saved state, encrypted disks, and disks on which another block job works are
+    refused. Another block device than a logical volume can be moved from; it is kept.
+  - This module must run on the host of the guest. The pool must be of type V(dir), V(fs), V(netfs) or V(logical).
 options:
   guest:
     description: Name of the guest.
@@ -37,9 +44,16 @@ options:
     type: str
     required: true
   pool:
-    description: The pool that the disk moves to. If it is there already, nothing is done.
+    description: The pool that the disk moves to. If it is there already, in the format that is asked for, nothing is
+      done.
     type: str
     required: true
+  format:
+    description: The format that the disk has afterwards. By default it keeps its format, except on a logical volume,
+      which is always V(raw). In the pool that the disk is in, a new file is made beside the old one. The file's ending
+      follows, for example from V(db1-data.qcow2) to V(db1-data.img).
+    type: str
+    choices: [qcow2, raw]
   bandwidth:
     description: The most that QEMU copies of a running guest's disk, in MiB per second. V(0) is without limit.
     type: int
@@ -66,6 +80,19 @@ EXAMPLES = r"""
     disk: data
     pool: fast
     bandwidth: 200
+
+- name: Move its system disk onto a logical volume
+  corral.virt.virt_disk_move:
+    guest: db1
+    disk: system
+    pool: lvm
+
+- name: Make its scratch disk raw, in the pool that it is in
+  corral.virt.virt_disk_move:
+    guest: db1
+    disk: scratch
+    pool: default
+    format: raw
 """
 
 RETURN = r"""
@@ -73,6 +100,7 @@ name: {description: Name of the guest., returned: success, type: str}
 disk: {description: Name of the disk., returned: success, type: str}
 pool: {description: The pool that the disk is in., returned: success, type: str}
 source: {description: "Where the disk is, or in check mode would be.", returned: success, type: str}
+format: {description: "The format that it has, or in check mode would have.", returned: success, type: str}
 moved_from: {description: Where the disk was., returned: success, type: str}
 old_file:
   description: V(deleted) or V(kept), or in check mode what it would be. Empty if nothing was done.
@@ -101,6 +129,7 @@ OPTIONS = {
     "guest": {"type": "str", "required": True},
     "disk": {"type": "str", "required": True},
     "pool": {"type": "str", "required": True},
+    "format": {"type": "str", "choices": ["qcow2", "raw"]},
     "bandwidth": {"type": "int", "default": 0},
     "job_timeout": {"type": "int", "default": 3600},
 }

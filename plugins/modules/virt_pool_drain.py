@@ -15,7 +15,7 @@ author:
 description:
   - Moves every disk of a guest in a pool to other pools of the host, one after the other, as
     M(corral.virt.virt_disk_move) moves one, while its guest runs or while it is off. The seed that the collection made
-    for a guest moves, too.
+    for a guest moves, too, to the first of these pools that is a directory.
   - The module first decides where each disk goes, and refuses with all problems at once before anything moves. Examples
     are a disk with snapshots, or too little room for all of them. After that, a disk whose move fails does not stop the
     others, and the module fails at its end.
@@ -23,7 +23,8 @@ description:
     RV(left) lists them.
   - If a run is interrupted, the next one goes on where it ended.
   - One line shows how far the copy is. The module goes on if the connection to the host breaks, or the controller dies.
-  - This module must run on the host of the pool. The pools must be directories (type V(dir), V(fs) or V(netfs)).
+  - This module must run on the host of the pool. The pools must be of type V(dir), V(fs), V(netfs) or V(logical). On a
+    logical volume, a disk takes all its size. From one, it becomes a raw file.
 options:
   pool:
     description: The pool that the disks leave.

@@ -34,6 +34,9 @@ truncate -s 600M /root/group
 dd if=/dev/urandom of=/root/group bs=1M seek=1 count=300 conv=notrunc status=none
 loop=$(losetup -f --show /root/group)
 vgcreate --quiet --yes vg0 $loop
+truncate -s 200M /root/group1
+dd if=/dev/urandom of=/root/group1 bs=1M seek=1 count=100 conv=notrunc status=none
+vgcreate --quiet --yes --physicalextentsize 8M vg1 $(losetup -f --show /root/group1)
 lvcreate --quiet --yes --name foreign --size 8M vg0
 head -c 8M /dev/urandom >/dev/vg0/foreign
 {{ printf '\\364\\353\\375'; head -c 507 /dev/zero; printf '\\125\\252'; head -c 20M /dev/urandom; }} >/root/tiny
@@ -57,6 +60,7 @@ def host() -> Iterator[None]:
             on(PREPARE)
         told("virt_pool", name="default", path=IMAGES, state="active")
         told("virt_pool", name="lvm", type="logical", source={"name": "vg0"}, state="active")
+        told("virt_pool", name="large", type="logical", source={"name": "vg1"}, state="active")
         yield
     finally:
         if not LAB.kept:
@@ -71,8 +75,9 @@ def foreign_stays() -> Iterator[None]:
     assert on("lvs --noheadings -o lv_uuid,lv_size,lv_tags vg0/foreign; sha256sum /dev/vg0/foreign") == before
     on(
         "for g in $(virsh list --all --name); do virsh -q destroy $g; virsh -q undefine $g; done 2>/dev/null; "
-        "for v in $(lvs --noheadings -o lv_name vg0); do [ $v = foreign ] || lvremove -qqf vg0/$v; done; "
-        f"rm -f {IMAGES}/*.iso /usr/local/bin/qemu-img; virsh -q pool-refresh lvm; virsh -q pool-refresh default"
+        "for v in $(lvs --noheadings -o lv_full_name); do [ $v = vg0/foreign ] || lvremove -qqf $v; done; "
+        f"find {IMAGES} -mindepth 1 -not -name 'tiny*' -delete; rm -f /usr/local/bin/qemu-img; "
+        "for p in $(virsh pool-list --name); do virsh -q pool-refresh $p; done"
     )
 
 
@@ -87,15 +92,15 @@ def refused(**options: t.Any) -> str:
     return LAB.module("corral.virt.virt_domain", ok=False, **options)
 
 
-def four_steps(**options: t.Any) -> list[str]:
+def four_steps(module: str = "virt_domain", **options: t.Any) -> list[str]:
     """Check, do, check again, do again; the steps."""
-    before = on("lvs --noheadings; virsh list --all")
-    checked = told("virt_domain", check=True, **options)
-    assert checked["changed"] and on("lvs --noheadings; virsh list --all") == before
-    done = told("virt_domain", **options)
+    before = on(f"lvs --noheadings -o+tags; virsh list --all; ls {IMAGES}")
+    checked = told(module, check=True, **options)
+    assert checked["changed"] and on(f"lvs --noheadings -o+tags; virsh list --all; ls {IMAGES}") == before
+    done = told(module, **options)
     assert done["steps"] == checked["steps"] and done["changed"]
     for check in (True, False):
-        again = told("virt_domain", check=check, **options)
+        again = told(module, check=check, **options)
         assert not again["changed"] and not again["notes"], again
     return t.cast("list[str]", done["steps"])
 
@@ -248,3 +253,133 @@ def test_the_seed_is_a_file_of_the_default_pool() -> None:
     assert four_steps(name="web1", disks=[SYSTEM], cloud_init=changed, **GUEST)
     told("virt_domain", name="web1", state="absent", remove_storage=True)
     assert on(f"ls {IMAGES}") == "tiny.qcow2" and list(volumes()) == ["foreign"]
+
+
+FILE = {"name": "system", "image": "tiny.qcow2", "size": "34MiB"}
+
+
+def move(**options: t.Any) -> list[str]:
+    """Move the disk of web1, in four steps; the steps."""
+    return four_steps("virt_disk_move", guest="web1", disk="system", **options)
+
+
+def tags(volume: str) -> list[str]:
+    """The tags of a volume."""
+    return on(f"lvs --noheadings -o lv_tags {volume}").split(",")
+
+
+def place() -> str:
+    """The disk of web1, as the definition and the running guest say."""
+    seen = {
+        line.split()[1]
+        for line in on("virsh -q domblklist web1; virsh -q domblklist web1 --inactive").splitlines()
+        if line.strip()
+    }
+    (path,) = seen
+    return path
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_disk_moves_onto_a_volume_of_another_group_and_back(running: bool) -> None:
+    told("virt_domain", name="web1", disks=[FILE], state="running" if running else "present", **GUEST)
+    uuid = on("virsh domuuid web1")
+    grown, *steps = move(pool="lvm") if running else ["", *move(pool="lvm")]
+    assert grown == (f"grow disk {IMAGES}/web1-system.qcow2 to 36 MiB while it runs" if running else "")
+    assert steps[0] == "create disk /dev/vg0/web1-system (36 MiB, logical volume in pool lvm)"
+    assert f"with what it reads of {IMAGES}/tiny" in steps[1] and "to /dev/vg0/web1-system as raw" in steps[1]
+    assert f"delete disk {IMAGES}/web1-system.qcow2" in steps
+    assert place() == "/dev/vg0/web1-system" and has_image("web1-system")
+    assert tags("vg0/web1-system") == [f"corral.guest.{uuid}"] and on(f"ls {IMAGES} | grep -v tiny; true") == ""
+    device = on("virsh dumpxml web1 --inactive | grep -A3 '<disk'")
+    assert "type='block'" in device and "type='raw'" in device
+    steps = move(pool="large")[2 * running :]
+    assert steps[0] == "create disk /dev/vg1/web1-system (40 MiB, logical volume in pool large)"
+    assert "delete disk /dev/vg0/web1-system" in steps and list(volumes()) == ["foreign"]
+    assert place() == "/dev/vg1/web1-system"
+    assert "identical" in on("qemu-img compare -U -f raw -F raw /root/tiny /dev/vg1/web1-system")
+    assert on(f"tail -c +$(({IMAGE_MIB} * 1048576 + 1)) /dev/vg1/web1-system | tr -d '\\0' | wc -c") == "0"
+    told("virt_disk_move", guest="web1", disk="system", pool="default", format="qcow2")
+    file = f"{IMAGES}/web1-system.qcow2"
+    assert place() == file and on("lvs --noheadings vg1") == ""
+    assert "identical" in on(f"qemu-img compare -U -f raw -F qcow2 /root/tiny {file}")
+    if not running:
+        on("virsh -q start web1")
+    on("virsh -q destroy web1")
+    told("virt_domain", name="web1", state="absent", remove_storage=True)
+    assert on(f"ls {IMAGES}") == "tiny.qcow2"
+
+
+def killed(**options: t.Any) -> None:
+    """A move of a running guest's disk, killed while QEMU copies."""
+    options = {"guest": "web1", "disk": "system", "bandwidth": 1, **options}
+    running = LAB.start(
+        "ansible", "hyper1", *LAB.ask_nobody, "-m", "corral.virt.virt_disk_move", "-a", json.dumps(options)
+    )
+    on(
+        "for i in $(seq 600); do virsh blockjob web1 vda --raw | grep -q Copy && break; sleep 0.1; done; sleep 1; "
+        "pkill -9 -x virt_disk_move"
+    )
+    running.wait(120)
+
+
+def test_a_killed_move_goes_on_and_takes_nobodys_volume() -> None:
+    told("virt_domain", name="web1", disks=[FILE], state="running", **GUEST)
+    killed(pool="lvm")
+    assert place() == f"{IMAGES}/web1-system.qcow2" and "Copy" in on("virsh blockjob web1 vda --raw")
+    assert [tag.partition(".")[2].partition(".")[0] for tag in tags("vg0/web1-system")] == ["guest", "moves"]
+    told("virt_domain", name="web1", state="present")
+    assert move(pool="lvm", bandwidth=1000)[0].startswith("go on copying disk vda of running web1")
+    assert place() == "/dev/vg0/web1-system" and has_image("web1-system")
+    killed(pool="large")
+    on("virsh destroy web1")
+    half = on("lvs --noheadings -o lv_uuid vg1/web1-system")
+    assert move(pool="large")[0].endswith("(again: an interrupted run has left a part)")
+    assert place() == "/dev/vg1/web1-system" and on("lvs --noheadings -o lv_uuid vg1/web1-system") != half
+    assert "identical" in on("qemu-img compare -f raw -F raw /root/tiny /dev/vg1/web1-system")
+    on("lvcreate -qqy --name web1-system --size 4M vg0")
+    others = volumes()["web1-system"]
+    why = LAB.module("corral.virt.virt_disk_move", ok=False, guest="web1", disk="system", pool="lvm")
+    assert "/dev/vg0/web1-system exists, and is no part of this move" in why and volumes()["web1-system"] == others
+
+
+def test_what_does_not_fit_a_group_is_refused() -> None:
+    told("virt_domain", name="web1", disks=[{**FILE, "size": "800MiB"}], **GUEST)
+    before = volumes()
+    told_why = LAB.module(
+        "corral.virt.virt_disk_move", ok=False, guest="web1", disk="system", pool="lvm", format="qcow2"
+    )
+    assert "a logical volume is always raw; omit format" in told_why
+    assert "it takes 800 MiB, and" in LAB.module(
+        "corral.virt.virt_disk_move", ok=False, guest="web1", disk="system", pool="lvm"
+    )
+    assert volumes() == before
+
+
+def test_pools_are_drained_onto_volumes_and_from_them() -> None:
+    disks = [FILE, {"name": "data", "size": "8MiB", "pool": "default"}]
+    told(
+        "virt_domain",
+        name="web1",
+        disks=disks,
+        state="running",
+        cloud_init={"user_data": "#cloud-config\n{}\n"},
+        **GUEST,
+    )
+    drain = functools.partial(four_drains, "default")
+    assert "a disk that is only read, as a seed" in LAB.module(
+        "corral.virt.virt_pool_drain", ok=False, pool="default", to=["lvm"]
+    )
+    assert drain(to=["lvm"], movable_only=True) == ["web1-data", "web1-system"]
+    assert has_image("web1-system") and is_zero("web1-data", 0)
+    assert four_drains("lvm", to=["large"]) == ["web1-data", "web1-system"] and list(volumes()) == ["foreign"]
+    assert four_drains("large", to=["default"]) == ["web1-data.img", "web1-system.img"]
+    assert "identical" in on(f"qemu-img compare -U -f raw -F raw /root/tiny {IMAGES}/web1-system.img")
+
+
+def four_drains(pool: str, *, movable_only: bool = False, **options: t.Any) -> list[str]:
+    """Drain, seen in check mode first; the names of what is made."""
+    task = {"corral.virt.virt_pool_drain": {"pool": pool, "movable_only": movable_only, **options}}
+    task |= {"register": "told", "failed_when": False}
+    checked, done = (LAB.tell(task, hosts="hyper1", check=check)["hyper1"] for check in (True, False))
+    assert checked["steps"] == done["steps"] and done["changed"], (checked, done)
+    return sorted(step.split()[2].rpartition("/")[2] for step in done["steps"] if step.startswith("create disk"))

@@ -682,8 +682,8 @@ BUDGETS_KIB |= {
     "virt_pool_info": 73,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
-    "virt_disk_move": 217,  # with what goes on in the background
-    "virt_pool_drain": 223,
+    "virt_disk_move": 233,  # with what goes on in the background, and logical volumes
+    "virt_pool_drain": 239,
     "virt_secret": 75,
     "virt_secret_info": 72,
     "virt_volume": 153,

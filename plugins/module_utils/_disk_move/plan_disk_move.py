@@ -10,6 +10,7 @@ run goes on, or begins again, and never takes somebody else's file for its own.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import difflib
 import os.path
@@ -20,35 +21,48 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
-from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Plan
-from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_disk_place
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move_steps import (
+    Begin,
+    BeginLogical,
+    ConvertOff,
+    CopyOff,
+    CopyRunning,
+    Finish,
+    FinishLogical,
+    Pivot,
+    Remember,
+)
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile, DiskPlace
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.xml_disk_move import mirror, moved
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume, GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
+    GrowLogicalVolume,
+    GrowRunningDisk,
+    owner_tag,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 __all__ = [
-    "Begin",
-    "CopyOff",
-    "CopyRunning",
-    "DiskFile",
-    "Finish",
     "Mark",
     "MoveHost",
     "MovePlan",
     "MoveSpec",
-    "Pivot",
-    "Remember",
     "another_run",
     "check_limits",
     "check_pivot",
     "check_still_off",
     "checked",
+    "copied_bytes",
     "is_alone",
     "is_marked",
     "nearest",
+    "of_tags",
     "path_of",
     "plan",
     "unknown_pools",
@@ -66,19 +80,7 @@ class MoveSpec:
     guest: str
     disk: str
     pool: str
-
-
-class DiskFile(t.NamedTuple):
-    """The file of a disk: what it takes, how large the guest sees it, what it stands on, and which file it is."""
-
-    allocated_bytes: int
-    capacity_bytes: int
-    format: str  # as its first bytes say
-    backing: str | None
-    backing_format: str | None
-    data_file: str | None
-    encrypted: bool
-    identity: FileIdentity | None
+    format: str | None = None  # None: that it has, where the pool can have it
 
 
 class Mark(t.NamedTuple):
@@ -89,6 +91,12 @@ class Mark(t.NamedTuple):
     source: str  # where the disk was
     owned: bool  # whether that file was made for the guest, and goes
     old: FileIdentity | None = None
+
+    @property
+    def tag(self) -> str:
+        """The mark as an LVM tag, which has few characters."""
+        text = base64.urlsafe_b64encode(self.text().encode(errors="surrogateescape"))
+        return _TAG + text.decode().rstrip("=")
 
     def text(self) -> str:
         """The first line of the mark."""
@@ -107,11 +115,21 @@ class Mark(t.NamedTuple):
         return cls(str(disk), str(guest), str(source), own == "own", old)
 
 
-_MARK = re.compile(r"disk (\S+) of guest (\S+), moved from (/.*) \((own|kept), (?:(\d+) (\d+|None) (\w+)|unknown)\)")
+_MARK = re.compile(r"disk (\S+) of guest (\S+), moved from (/.*) \((own|kept), (?:(\d+) (\d+|None) ([\w-]+)|unknown)\)")
+_TAG = "corral.moves."
+
+
+def of_tags(tags: t.Iterable[str]) -> str | None:
+    """The text of the mark that is a tag of a logical volume; None without one."""
+    for tag in tags:
+        if tag.startswith(_TAG):
+            text = tag[len(_TAG) :]
+            return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode(errors="surrogateescape")
+    return None
 
 
 class MoveHost(t.Protocol):
-    """The host of the guest; its files are those of this machine."""
+    """The host of the guest; its files and devices are those of this machine."""
 
     def guest(self, name: str) -> FoundGuest | None:
         """The guest."""
@@ -120,13 +138,22 @@ class MoveHost(t.Protocol):
         """Names of the pools."""
 
     def pool(self, name: str) -> PoolDirectory:
-        """The pool with its directory; raises NotFound, or Refused if its volumes are no files here."""
+        """The pool with its directory; raises NotFound, or Refused if no disks can be made in it here."""
 
-    def free_bytes(self, directory: str) -> int:
+    def group(self, pool: str) -> VolumeGroup | None:
+        """The volume group of a pool; None if it has none, or nobody can ask LVM."""
+
+    def pool_of(self, path: str) -> str | None:
+        """The name of the pool that has a volume with this path; None if none has."""
+
+    def free_bytes(self, pool: PoolDirectory) -> int:
         """Bytes that are free there."""
 
     def taken_bytes(self, path: str) -> int:
-        """Bytes that a file takes."""
+        """Bytes that a file or device takes."""
+
+    def content_bytes(self, path: str, form: str) -> int:
+        """Bytes that the content of a disk with this format takes in a file, with that of its backing files."""
 
     def located(self, pool: str, volume: str) -> str | None:
         """The path of a volume."""
@@ -141,119 +168,28 @@ class MoveHost(t.Protocol):
         """Who uses a file, but the guest with this UUID."""
 
     def file(self, path: str, form: str) -> DiskFile | None:
-        """The file of a disk with this format; None if it is missing or no regular file."""
+        """The file or device of a disk with this format; None if it is missing or neither."""
 
     def exists(self, path: str) -> bool:
         """True if there is something of that name."""
 
     def mark(self, pool: str, name: str) -> tuple[str, FileIdentity | None] | None:
-        """The mark beside a volume, and the file there if that is the one it is about; None without a mark."""
+        """The mark of a volume, and the file or device there if it is about that one; None without a mark."""
 
     def host_uuid(self) -> str:
         """The UUID of the host."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Begin(GuestStep):
-    """Make the empty file that the disk moves into, and the mark beside it."""
-
-    look: t.ClassVar[Look | None] = Look(
-        at="of the part that is replaced: inode and birth of the file, as its mark tells, and who uses it",
-        holds="the part, moved aside",
-        leaves="the file; its user",
-        by=("part",),
-    )
-
-    volume: Volume
-    mark: str = dataclasses.field(repr=False)
-    part: FileIdentity | None = None  # the file that an interrupted run has left in its place
-
-    def __str__(self) -> str:
-        again = " (again: an interrupted run has left a part)" if self.part else ""
-        return f"create disk {self.volume.path}{again}"
-
-
-@dataclasses.dataclass(frozen=True)
-class CopyRunning(GuestStep):
-    """Let the running guest's QEMU copy the disk, and write what the guest writes to both."""
-
-    uuid: str = dataclasses.field(repr=False)
-    target: str
-    to: str
-    format: str
-    shallow: bool
-    size_bytes: int
-    goes_on: bool = False  # an interrupted run has begun it
-
-    def __str__(self) -> str:
-        how = "go on copying" if self.goes_on else "copy"
-        return f"{how} disk {self.target} of running {self.guest} ({bytes_text(self.size_bytes)}) to {self.to}"
-
-
-@dataclasses.dataclass(frozen=True)
-class CopyOff(GuestStep):
-    """Copy the file of a guest that is off, and compare both."""
-
-    path: str
-    to: str
-    size_bytes: int
-
-    def __str__(self) -> str:
-        return f"copy disk {self.path} ({bytes_text(self.size_bytes)}) to {self.to}, and compare"
-
-
-@dataclasses.dataclass(frozen=True)
-class Pivot(GuestStep):
-    """Let the running guest use the copy alone."""
-
-    look: t.ClassVar[Look | None] = Look(
-        at="UUID; that the disk is still the one that is copied, into the file that the mark tells of",
-        holds="the copy follows each write until then",
-        leaves="the guest on its old disk; the job",
-        by=("uuid", "path", "to"),
-    )
-
-    uuid: str = dataclasses.field(repr=False)
-    target: str
-    path: str
-    to: str
-    pool: str = dataclasses.field(default="", repr=False)  # of the copy, and its mark
-
-    def __str__(self) -> str:
-        return f"switch disk {self.target} of running {self.guest} to {self.to}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Remember(GuestStep):
-    """Record that the new file was made for the guest, and the old one is no longer its."""
-
-    uuid: str = dataclasses.field(repr=False)
-    path: str
-    to: str
-
-    def __str__(self) -> str:
-        return f"record that disk {self.to} is of {self.guest}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Finish(GuestStep):
-    """Remove the mark."""
-
-    pool: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"record that {self.name} of pool {self.pool} is complete"
-
-
-@dataclasses.dataclass(frozen=True)
 class MovePlan(Plan[GuestStep]):
-    """What is done to the disk; `path` is where it is afterwards, `before` where it was."""
+    """What is done to the disk; `path` and `format` are those afterwards, `before` is where it was."""
 
     path: str = ""
+    format: str = ""
     disk: str = ""
     before: str = ""
     size_bytes: int = 0  # to copy
+    needed_bytes: int = 0  # in the new place
 
     @property
     def old_file(self) -> str:
@@ -273,13 +209,16 @@ class _Move:
     target: str
     source: str
     format: str
-    pool: PoolDirectory
-    to: str
+    place: DiskPlace
     promised_bytes: int = 0  # of the room there, for disks that move before
 
     @property
     def what(self) -> str:
         return f"disk {self.name} of {self.found.name}"
+
+    @property
+    def to(self) -> str:
+        return self.place.path
 
 
 def nearest(name: str, names: t.Sequence[str], otherwise: str) -> str:
@@ -316,13 +255,12 @@ def plan(spec: MoveSpec, host: MoveHost, *, promised_bytes: int = 0) -> MovePlan
     source, running = (path_of(one, host) for one in (disk, live.get(disk["name"], {})))
     name = disk["name"]
     if not source:
-        raise Refused(f"cannot move disk {name} of {spec.guest}: it is no file; move its content by hand")
-    move = _Move(
-        spec, found, name, disk["target"], source, disk.get("format", "raw"), pool,
-        os.path.join(str(pool.path), os.path.basename(source)), promised_bytes,
-    )  # fmt: skip
+        raise Refused(f"cannot move disk {name} of {spec.guest}: it is no file or device; move its content by hand")
+    form = disk.get("format", "raw")
+    place = plan_disk_place.place_in(pool, source, form, spec.format, host.group(pool.name))
+    move = _Move(spec, found, name, disk["target"], source, form, place, promised_bytes)
     left, part = _left(move, host)
-    if source == running == move.to or (os.path.dirname(source) == str(pool.path)):
+    if os.path.dirname(source) == str(pool.path) and place.format == form:
         return _finished(move, left, host)
     return _moved(move, disk, running, left, part, host)
 
@@ -354,7 +292,7 @@ def is_marked(which: str, now: str, mark: FileIdentity | None, file: FileIdentit
 
 def _left(move: _Move, host: MoveHost) -> tuple[Mark | None, FileIdentity | None]:
     """The mark of this very move, and the file that it is about; None where there is none."""
-    text, part = host.mark(move.spec.pool, os.path.basename(move.to)) or ("", None)
+    text, part = host.mark(move.spec.pool, move.place.name) or ("", None)
     mark = Mark.of(text) if part or not host.exists(move.to) else None
     ours = mark is not None and (mark.disk, mark.guest) == (move.name, move.found.uuid)
     return (mark, part) if ours else (None, None)
@@ -363,18 +301,22 @@ def _left(move: _Move, host: MoveHost) -> tuple[Mark | None, FileIdentity | None
 def _finished(move: _Move, left: Mark | None, host: MoveHost) -> MovePlan:
     """What an interrupted run has not done after the switch."""
     if left is None:
-        return MovePlan(path=move.source, disk=move.name, before=move.source)
-    return MovePlan(tuple(_after(move, left, host)), path=move.source, disk=move.name, before=left.source)
+        return MovePlan(path=move.source, format=move.format, disk=move.name, before=move.source)
+    steps = tuple(_after(move, left, host))
+    return MovePlan(steps, path=move.source, format=move.format, disk=move.name, before=left.source)
 
 
 def _after(move: _Move, left: Mark, host: MoveHost) -> t.Iterator[GuestStep]:
     """The steps after the switch of a running guest's disk, and all that remains after an interruption."""
-    guest, name = move.found.name, os.path.basename(move.to)
+    guest, place = move.found.name, move.place
     if left.owned and move.to not in [one.path for one in _entries(move.found)]:
         yield Remember(guest, move.found.uuid, left.source, move.to)
     if left.owned and host.exists(left.source):
         yield DeleteVolume(guest, left.source, left.old)
-    yield Finish(guest, move.spec.pool, name)
+    if place.is_logical:
+        yield FinishLogical(guest, move.spec.pool, move.to, left.tag)
+    else:
+        yield Finish(guest, move.spec.pool, place.name)
 
 
 def _entries(found: FoundGuest) -> tuple[OwnedVolume, ...]:
@@ -393,27 +335,43 @@ def _moved(
     job = host.job(found.uuid, move.target) if found.active else None
     ours = job == "copy" and left is not None and mirror(str(found.live_xml), move.target) == move.to
     problems = [*_of_the_guest(move, disk, running, job if not ours else None, host), *_of_the_file(move, file, host)]
-    if not problems and file is not None and not ours:
-        problems += _of_the_place(move, file, part, host)
+    copied = needed = 0
+    if not problems and file is not None:
+        copied = copied_bytes(file, move.place, move.source, host)
+        needed = move.place.needed_bytes(file, copied)
+        problems += _of_the_place(move, file, part, needed, host) if not ours else []
     refuse_all(problems)
     file = t.cast(DiskFile, file)
     entry = next((one for one in _entries(found) if one.path == move.source), None)
     owned = entry is not None and entry.is_of(found.uuid, host.host_uuid()) and _is_known(entry, file)
     mark = left if ours and left else Mark(move.name, found.uuid, move.source, owned, file.identity)
-    steps: list[GuestStep] = [] if ours else [_begin(move, file, mark, part)]
-    steps += _switched(move, file, mark, ours=ours, host=host)
-    remove = shlex.join(["rm", move.source])
-    why = f"{move.source} was not made for {found.name} by the collection; it is kept: if nobody needs it, `{remove}`"
-    change = Change(f"disks[{move.name}].source", move.source, move.to)
+    steps: list[GuestStep] = [] if ours else [*_grown(move, file, host), _begin(move, file, mark, part)]
+    steps += _switched(move, file, mark, copied, ours=ours, host=host)
+    changes = [Change(f"disks[{move.name}].source", move.source, move.to)]
+    if move.place.format != move.format:
+        changes.append(Change(f"disks[{move.name}].format", move.format, move.place.format))
     return MovePlan(
         tuple(steps),
-        (change,),
-        notes=() if owned else (why,),
+        tuple(changes),
+        notes=() if owned else (_kept_note(move, file),),
         path=move.to,
+        format=move.place.format,
         disk=move.name,
         before=move.source,
-        size_bytes=file.allocated_bytes,
+        size_bytes=copied,
+        needed_bytes=needed,
     )
+
+
+def copied_bytes(file: DiskFile, place: DiskPlace, source: str, host: MoveHost) -> int:
+    """What is copied of a disk: its file, or all that the guest sees of it."""
+    return file.allocated_bytes if place.keeps(file) else host.content_bytes(source, file.format)
+
+
+def _kept_note(move: _Move, file: DiskFile) -> str:
+    """A note on the old file or device of a disk that was not made for the guest."""
+    kept = f"{move.source} was not made for {move.found.name} by the collection; it is kept"
+    return kept if file.is_device else f"{kept}: if nobody needs it, `{shlex.join(['rm', move.source])}`"
 
 
 def _is_known(entry: OwnedVolume, file: DiskFile) -> bool:
@@ -422,44 +380,62 @@ def _is_known(entry: OwnedVolume, file: DiskFile) -> bool:
     return known and not (entry.identity and not entry.identity.is_same(t.cast(FileIdentity, file.identity)))
 
 
-def _begin(move: _Move, file: DiskFile, mark: Mark, part: FileIdentity | None) -> Begin:
+def _grown(move: _Move, file: DiskFile, host: MoveHost) -> t.Iterator[GuestStep]:
+    """Steps that make a running guest's disk as large as its new place, as QEMU copies only between equal sizes."""
+    guest, size = move.found.name, move.place.capacity_bytes(file)
+    if not move.found.active or file.capacity_bytes == size:
+        return
+    if file.is_device:
+        yield GrowLogicalVolume(guest, move.source, str(host.pool_of(move.source)), file.capacity_bytes, size)
+    yield GrowRunningDisk(guest, move.source, size, move.target)
+
+
+def _begin(move: _Move, file: DiskFile, mark: Mark, part: FileIdentity | None) -> GuestStep:
+    place, keeps = move.place, move.place.keeps(file)
     volume = Volume(
         pool=move.spec.pool,
-        name=os.path.basename(move.to),
+        name=place.name,
         path=move.to,
-        capacity_bytes=file.capacity_bytes,
-        format=move.format,
-        backing_path=file.backing,
-        backing_format=file.backing_format,
+        capacity_bytes=place.capacity_bytes(file),
+        format=place.format,
+        backing_path=file.backing if keeps else None,
+        backing_format=file.backing_format if keeps else None,
     )
-    return Begin(move.found.name, volume, mark.text(), part)
+    if not place.group:
+        return Begin(move.found.name, volume, mark.text(), part)
+    tags = (owner_tag(move.found.uuid), mark.tag)
+    return BeginLogical(move.found.name, volume, place.group.name, tags, file.capacity_bytes, part)
 
 
-def _switched(move: _Move, file: DiskFile, mark: Mark, *, ours: bool, host: MoveHost) -> list[GuestStep]:
-    found = move.found
+def _switched(move: _Move, file: DiskFile, mark: Mark, copied: int, *, ours: bool, host: MoveHost) -> list[GuestStep]:
+    found, place = move.found, move.place
+    flattens = "" if place.keeps(file) else file.backing or ""
     if not found.active:
         entries = [one for one in _entries(found) if one.path != move.source]
         made = (*entries, OwnedVolume(move.to, found.uuid, host.host_uuid())) if mark.owned else None
-        xml = moved(found.xml, move.name, move.to, made)
+        xml = moved(found.xml, move.name, move.to, place.format, made)
         seen = fields_record.fingerprint(found.xml)
         after = [one for one in _after(move, mark, host) if not isinstance(one, Remember)]
-        return [
-            CopyOff(found.name, move.source, move.to, file.allocated_bytes),
-            Define(found.name, xml, f"disk {move.name} in pool {move.spec.pool}", found.uuid, seen),
-            *after,
-        ]
-    copy = CopyRunning(
+        copy: GuestStep = CopyOff(found.name, move.source, move.to, copied)
+        if not place.keeps(file):
+            copy = ConvertOff(found.name, move.source, move.to, copied, move.format, place.format, flattens)
+        define = Define(found.name, xml, f"disk {move.name} in pool {move.spec.pool}", found.uuid, seen)
+        return [copy, define, *after]
+    shallow = place.keeps(file) and file.backing is not None
+    copying = CopyRunning(
         found.name,
         found.uuid,
         move.target,
         move.to,
-        move.format,
-        file.backing is not None,
-        file.allocated_bytes,
+        place.format,
+        shallow,
+        copied,
         goes_on=ours,
+        becomes=place.format if place.format != move.format else "",
+        flattens=flattens,
     )
     pivot = Pivot(found.name, found.uuid, move.target, move.source, move.to, move.spec.pool)
-    return [copy, pivot, *_after(move, mark, host)]
+    return [copying, pivot, *_after(move, mark, host)]
 
 
 _KEPT = {
@@ -482,6 +458,10 @@ def _of_the_guest(
             f"{cannot}: the running guest has {running or 'no such disk'}, the stored definition {move.source}; shut "
             "it down, or let its definition be as it runs, and run again"
         )
+    where = f"{cannot} to pool {move.spec.pool}"
+    yield from plan_disk_place.format_problems(
+        where, move.place, move.format, move.spec.format, is_seed=bool(disk.get("readonly"))
+    )
     for kind in host.kept(found.uuid):
         if kind in _KEPT:
             yield Refused(f"{cannot}: {_KEPT[kind]}")
@@ -493,8 +473,13 @@ def _of_the_guest(
 def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterator[VirtError]:
     cannot = f"cannot move {move.what}"
     if file is None:
-        yield NotFound(f"{cannot}: {move.source} is missing, or no regular file; use virsh blockcopy")
+        yield NotFound(f"{cannot}: {move.source} is missing, or neither a file nor a device; use virsh blockcopy")
         return
+    if file.is_device and file.format == "raw" and file.capacity_bytes != file.allocated_bytes:
+        yield Refused(f"{cannot}: an interrupted run was growing it; run virt_domain with its size again")
+    if file.opened and not move.found.active:
+        show = shlex.join(["fuser", "-v", move.source])
+        yield Refused(f"{cannot}: a process that libvirt does not know has it open (see `{show}`); stop that first")
     if file.encrypted:
         yield Refused(f"{cannot}: it is encrypted, and its copy would not be; shut the guest down, and copy the file")
     if file.format != move.format:
@@ -519,7 +504,9 @@ def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterat
         yield Refused(f"{cannot}: {user} uses {move.source}, too; remove that first")
 
 
-def _of_the_place(move: _Move, file: DiskFile, part: FileIdentity | None, host: MoveHost) -> t.Iterator[VirtError]:
+def _of_the_place(
+    move: _Move, file: DiskFile, part: FileIdentity | None, needed: int, host: MoveHost
+) -> t.Iterator[VirtError]:
     cannot = f"cannot move {move.what} to pool {move.spec.pool}"
     if part is None and host.exists(move.to):
         yield Refused(f"{cannot}: {move.to} exists, and is no part of this move; rename or remove it")
@@ -527,13 +514,18 @@ def _of_the_place(move: _Move, file: DiskFile, part: FileIdentity | None, host: 
         user = host.user(move.to, "")
         if user:
             yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
-    free = host.free_bytes(str(move.pool.path)) + (host.taken_bytes(move.to) if part else 0)
-    free = max(0, free - move.promised_bytes)
-    if file.allocated_bytes > free:
-        yield Refused(
-            f"{cannot}: it takes {bytes_text(file.allocated_bytes)}, and {bytes_text(free)} are free there"
-            f"{' beside the other disks that move' if move.promised_bytes else ''}; make room, or choose another pool"
-        )
+    if move.found.active and file.is_device:
+        pool = host.pool_of(move.source)
+        yield from plan_disk_place.cannot_grow(cannot, move.place, file, host.group(pool) if pool else None)
+    free = host.free_bytes(move.place.pool) + (host.taken_bytes(move.to) if part else 0)
+    yield from plan_disk_place.lack_of_room(
+        cannot,
+        move.place,
+        needed,
+        max(0, free - move.promised_bytes),
+        beside=bool(move.promised_bytes),
+        flattens="" if move.place.keeps(file) else file.backing or "",
+    )
 
 
 def check_pivot(step: Pivot, source: str | None, copied: str | None, *, marked: bool) -> None:
@@ -546,7 +538,7 @@ def check_pivot(step: Pivot, source: str | None, copied: str | None, *, marked: 
         )
 
 
-def check_still_off(step: CopyOff, *, active: bool, written: bool, same: bool = True) -> None:
+def check_still_off(step: CopyOff | ConvertOff, *, active: bool, written: bool, same: bool = True) -> None:
     """Raise Refused if the copy of a guest's disk is not what the disk is now."""
     if active or written or not same:
         why = "the guest runs by now" if active else "something has written to it"
@@ -566,7 +558,7 @@ def checked(params: t.Mapping[str, t.Any]) -> MoveSpec:
     problems = Problems(f"{option}: must not be empty" for option in ("guest", "disk", "pool") if not params[option])
     problems.found += check_limits(params)
     problems.refuse()
-    return MoveSpec(params["guest"], params["disk"], params["pool"])
+    return MoveSpec(params["guest"], params["disk"], params["pool"], params.get("format"))
 
 
 def check_limits(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:

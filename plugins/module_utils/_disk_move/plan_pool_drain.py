@@ -12,10 +12,11 @@ import os.path
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
-from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_disk_move, plan_disk_place
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import Mark, MoveHost, MoveSpec
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile, DiskPlace
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
@@ -39,10 +40,10 @@ class DrainHost(MoveHost, t.Protocol):
         """All guests."""
 
     def files(self, pool: str) -> dict[str, int]:
-        """Paths of the files of a pool, with the bytes that they take."""
+        """Paths of the volumes of a pool, with the bytes that they take."""
 
-    def filesystem(self, directory: str) -> int:
-        """The number of the filesystem that holds a directory."""
+    def storage(self, pool: PoolDirectory) -> t.Hashable:
+        """What the volumes of a pool take their room from: the number of a filesystem, or a volume group."""
 
 
 class PoolMove(t.NamedTuple):
@@ -54,6 +55,7 @@ class PoolMove(t.NamedTuple):
     path: str  # where it is
     size_bytes: int
     goes: bool  # whether the file is deleted then
+    to: str = ""  # where it will be
 
 
 class Left(t.NamedTuple):
@@ -79,7 +81,15 @@ class _Disk(t.NamedTuple):
     guest: FoundGuest
     name: str
     begun: str | None  # the pool to which an interrupted run has begun to move it
-    size_bytes: int
+    path: str
+    format: str
+    file: DiskFile | None = None
+    is_seed: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes now; nothing if only the end of its move is left to do."""
+        return self.file.allocated_bytes if self.file else 0
 
 
 def checked(params: t.Mapping[str, t.Any]) -> DrainSpec:
@@ -101,23 +111,24 @@ def plan(spec: DrainSpec, host: DrainHost) -> DrainPlan:
     """The plan; raises with all problems at once, unless only those disks shall move that can."""
     pool, *goals = _pools(spec, host)
     disks = sorted(_disks(pool, goals, host), key=lambda one: (-one.size_bytes, one.guest.name, one.name))
-    promised: dict[int, int] = collections.defaultdict(int)  # bytes, by filesystem
+    promised: dict[t.Hashable, int] = collections.defaultdict(int)  # bytes, by what they are taken from
     moves, refused = list[PoolMove](), list[VirtError]()
     for disk in disks:
         goal = _goal(disk, goals, promised, host)
-        place = host.filesystem(str(goal.path))
+        place = host.storage(goal)
         try:
             made = plan_disk_move.plan(
                 MoveSpec(disk.guest.name, disk.name, goal.name), host, promised_bytes=promised[place]
             )
+            _check_name(disk, made.path, moves)
         except VirtError as error:
             refused.append(error)
             continue
         if made.steps:
             goes = made.old_file == "deleted"
-            moves.append(PoolMove(disk.guest.name, disk.name, goal.name, made.before, made.size_bytes, goes))
-            if not (goes and place == host.filesystem(str(pool.path))):  # it makes room for the next
-                promised[place] += made.size_bytes
+            moves.append(PoolMove(disk.guest.name, disk.name, goal.name, made.before, made.size_bytes, goes, made.path))
+            if not (goes and place == host.storage(pool)):  # it makes room for the next
+                promised[place] += made.needed_bytes
     if not spec.movable_only:
         refuse_all(refused)
     return DrainPlan(tuple(moves), tuple(refused), left(spec, host, moves))
@@ -133,22 +144,38 @@ def _pools(spec: DrainSpec, host: DrainHost) -> list[PoolDirectory]:
     return found
 
 
+def _check_name(disk: _Disk, to: str, moves: t.Sequence[PoolMove]) -> None:
+    """Raise Refused if another disk goes there: only the endings of two names may differ."""
+    other = next((move for move in moves if move.to == to), None)
+    if other:
+        raise Refused(
+            f"cannot move disk {disk.name} of {disk.guest.name}: {to} is where disk {other.disk} of {other.guest} "
+            "goes; rename one of the two files, or move one to another pool"
+        )
+
+
 def _disks(pool: PoolDirectory, goals: t.Sequence[PoolDirectory], host: DrainHost) -> t.Iterator[_Disk]:
-    by_path = {goal.path: goal.name for goal in goals}
+    by_path = {goal.path: goal for goal in goals}
     for guest in host.guests():
         for disk in _disks_of(guest):
             path = plan_disk_move.path_of(disk, host)
             if not (disk.get("shareable") or plan_disk_move.is_alone(disk, path, guest)):
                 continue  # a medium, or a file that is only read
-            folder, name = os.path.split(path or "")
-            if path and folder == pool.path:
-                marked = (goal for goal in by_path.values() if _mark(guest, disk, goal, name, host))
-                file = host.file(path, disk.get("format", "raw"))
-                yield _Disk(guest, disk["name"], next(marked, None), file.allocated_bytes if file else 0)
+            if not path:
+                continue
+            folder, form = os.path.dirname(path), disk.get("format", "raw")
+            found = _Disk(guest, disk["name"], None, path, form, is_seed=bool(disk.get("readonly")))
+            if folder == pool.path:
+                marked = (goal.name for goal in goals if _mark(guest, disk, _place(found, goal, host), host))
+                yield found._replace(begun=next(marked, None), file=host.file(path, form))
             elif folder in by_path:
-                mark = _mark(guest, disk, by_path[folder], name, host)
+                mark = _mark(guest, disk, _place(found, by_path[folder], host), host)
                 if mark and os.path.dirname(mark.source) == pool.path:
-                    yield _Disk(guest, disk["name"], by_path[folder], 0)
+                    yield found._replace(begun=by_path[folder].name)
+
+
+def _place(disk: _Disk, goal: PoolDirectory, host: DrainHost) -> DiskPlace:
+    return plan_disk_place.place_in(goal, disk.path, disk.format, group=host.group(goal.name))
 
 
 def _disks_of(guest: FoundGuest) -> t.Iterator[dict[str, t.Any]]:
@@ -157,23 +184,32 @@ def _disks_of(guest: FoundGuest) -> t.Iterator[dict[str, t.Any]]:
     return (disk for name, disk in {**live, **stored}.items() if name == disk["name"])
 
 
-def _mark(guest: FoundGuest, disk: t.Mapping[str, t.Any], pool: str, name: str, host: DrainHost) -> Mark | None:
-    """The mark that an interrupted move of this disk to the pool has left."""
-    mark = Mark.of((host.mark(pool, name) or ("", None))[0])
+def _mark(guest: FoundGuest, disk: t.Mapping[str, t.Any], place: DiskPlace, host: DrainHost) -> Mark | None:
+    """The mark that an interrupted move of this disk to the place has left."""
+    mark = Mark.of((host.mark(place.pool.name, place.name) or ("", None))[0])
     return mark if mark and (mark.guest, mark.disk) == (guest.uuid, disk["name"]) else None
 
 
 def _goal(
-    disk: _Disk, goals: t.Sequence[PoolDirectory], promised: t.Mapping[int, int], host: DrainHost
+    disk: _Disk, goals: t.Sequence[PoolDirectory], promised: t.Mapping[t.Hashable, int], host: DrainHost
 ) -> PoolDirectory:
     """The pool where the move was begun, else the first with room, else the one with most, whose lack is told."""
 
     def free(goal: PoolDirectory) -> int:
-        return host.free_bytes(str(goal.path)) - promised.get(host.filesystem(str(goal.path)), 0)
+        return host.free_bytes(goal) - promised.get(host.storage(goal), 0)
 
+    possible = [goal for goal in goals if not (disk.is_seed and goal.type == "logical")] or goals
     begun = (goal for goal in goals if goal.name == disk.begun)
-    with_room = (goal for goal in goals if free(goal) >= disk.size_bytes)
-    return next(begun, None) or next(with_room, None) or max(goals, key=free)
+    with_room = (goal for goal in possible if free(goal) >= _needed(disk, goal, host))
+    return next(begun, None) or next(with_room, None) or max(possible, key=free)
+
+
+def _needed(disk: _Disk, goal: PoolDirectory, host: DrainHost) -> int:
+    """What the disk takes in a pool; 0 if it cannot be read, which its plan tells."""
+    if disk.file is None or disk.file.format != disk.format:
+        return 0
+    place = _place(disk, goal, host)
+    return place.needed_bytes(disk.file, plan_disk_move.copied_bytes(disk.file, place, disk.path, host))
 
 
 def left(spec: DrainSpec, host: DrainHost, moves: t.Sequence[PoolMove] = ()) -> tuple[Left, ...]:

@@ -7,22 +7,24 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
     files_disk_move,
     libvirt_disk_move,
     plan_disk_move,
+    plan_disk_move_steps,
     xml_disk_move,
 )
-from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
@@ -30,21 +32,34 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_definition,
     run_guest_steps,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host import files_start_block
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
     files_header,
+    files_logical,
+    files_lvm,
     files_qemu_img,
+    libvirt_blockjob,
     libvirt_storage,
     plan_clone_spec,
+    plan_pool_files,
+    run_disks,
     run_disposal,
     run_file_users,
     run_pool_directory,
     run_removed_disks,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks, private
+from ansible_collections.corral.virt.plugins.module_utils._system import (
+    durable,
+    free_space,
+    identity,
+    locks,
+    private,
+)
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
@@ -85,6 +100,7 @@ def converge(
         "steps": [str(step) for step in made.steps],
         "diff": changes.diff(made.changes),
         "notes": list(made.notes),
+        "format": made.format,
         "source": made.path,  # Ansible would describe the file of a `path`
         "moved_from": made.before,
         "old_file": made.old_file,
@@ -110,13 +126,25 @@ class DiskMoveHost:
 
     @asked
     def pool(self, name: str) -> PoolDirectory:
-        """The pool with its directory; raises NotFound, or Refused if its volumes are no files here."""
-        run_pool_directory.directory(self._connection, name, "disks")
-        return run_pool_directory.pool_of(self._connection, name)
+        """The pool with its directory; raises NotFound, or Refused if no disks can be made in it here."""
+        return plan_pool_files.disk_pool(run_pool_directory.pool_of(self._connection, name))
 
-    def free_bytes(self, directory: str) -> int:
+    @asked
+    def group(self, pool: str) -> VolumeGroup | None:
+        """The volume group of a pool; None if it has none, or nobody can ask LVM."""
+        return run_disks.volume_group(self._connection, self.pool(pool))
+
+    @asked
+    def pool_of(self, path: str) -> str | None:
+        """The name of the pool that has a volume with this path; None if none has."""
+        with contextlib.suppress(NotFound):
+            return libvirt_storage.pool_at(self._connection, path)
+        return None
+
+    def free_bytes(self, pool: PoolDirectory) -> int:
         """Bytes that are free there."""
-        return free_space.measure(directory, None).free_bytes
+        group = self.group(pool.name)
+        return group.free_bytes if group else free_space.measure(str(pool.path), None).free_bytes
 
     def located(self, pool: str, volume: str) -> str | None:
         """The path of a volume."""
@@ -140,33 +168,37 @@ class DiskMoveHost:
 
     @asked
     def file(self, path: str, form: str) -> DiskFile | None:
-        """The file of a disk with this format; None if it is missing or no regular file."""
-        if not os.path.isfile(path) or os.path.islink(path):
+        """The file or device of a disk with this format; None if it is missing or neither."""
+        is_device = files_disk.is_device(path)
+        if not is_device and files_disk.kind(path) != "file":
             return None
-        known, taken = identity.of_path(path), free_space.allocated(path)
+        taken, known = self.taken_bytes(path), identity.of_path(path)
+        bare = DiskFile(taken, taken, form, None, None, None, False, known, is_device, files_lvm.is_open(path))
         if form == "raw":  # its first bytes are the guest's
-            return DiskFile(taken, os.path.getsize(path), form, None, None, None, False, known)
+            size = files_logical.ready_bytes(path) if is_device else os.path.getsize(path)
+            return bare._replace(capacity_bytes=size)
         header = files_header.read(path)
         if header.format != form:
-            return DiskFile(taken, 0, header.format, None, None, None, False, known)
+            return bare._replace(format=header.format)
         said = files_qemu_img.info(path, form)
-        return DiskFile(
-            taken,
-            said["virtual-size"],
-            form,
-            said.get("backing-filename"),
-            said.get("backing-filename-format"),
-            header.data_file,
-            bool(said.get("encrypted")),
-            known,
+        return bare._replace(
+            capacity_bytes=said["virtual-size"],
+            backing=said.get("backing-filename"),
+            backing_format=said.get("backing-filename-format"),
+            data_file=header.data_file,
+            encrypted=bool(said.get("encrypted")),
         )
 
     def exists(self, path: str) -> bool:
         """True if there is something of that name."""
-        return os.path.lexists(path)
+        return os.path.lexists(path) or files_lvm.exists(path)
 
     def mark(self, pool: str, name: str) -> tuple[str, FileIdentity | None] | None:
-        """The mark beside a volume, and the file there if that is the one it is about; None without a mark."""
+        """The mark of a volume, and the file or device there if it is about that one; None without a mark."""
+        if self.pool(pool).type == "logical":
+            path = os.path.join(str(self.pool(pool).path), name)
+            tagged = plan_disk_move.of_tags(files_lvm.tags(path))
+            return (tagged, identity.of_path(path)) if tagged is not None else None
         left = libvirt_volume.unfinished(self._connection, _ref(pool, name))
         if left is None:
             return None
@@ -177,8 +209,13 @@ class DiskMoveHost:
         return text, found if plan_disk_move.is_marked(which, _which(path), made, found, taken_bytes) else None
 
     def taken_bytes(self, path: str) -> int:
-        """Bytes that a file takes."""
-        return free_space.allocated(path)
+        """Bytes that a file or device takes."""
+        return free_space.allocated(path) if os.path.isfile(path) else files_logical.size_bytes(path)
+
+    @asked
+    def content_bytes(self, path: str, form: str) -> int:
+        """Bytes that the content of a disk with this format takes in a file, with that of its backing files."""
+        return files_qemu_img.flat_bytes(path, form)
 
     @asked
     def host_uuid(self) -> str:
@@ -194,6 +231,9 @@ def _which(path: str) -> str:
     """Which file has the name now."""
     found = identity.of_path(path)
     return f"{found.inode} {found.born_ns} {found.mark}" if found else ""
+
+
+_Copy = t.Union[plan_disk_move_steps.CopyOff, plan_disk_move_steps.ConvertOff]
 
 
 class _Work:
@@ -212,7 +252,8 @@ class _Work:
         self._unwritten = stack.enter_context(contextlib.ExitStack())  # from the copy to the definition
         uuid, xml = (found.uuid, found.xml) if found else ("", "")
         self.definition = run_definition.Definition(connection, uuid, xml)
-        self._written: tuple[plan_disk_move.CopyOff, int] | None = None  # the copy, and when its original was written
+        self._copied: _Copy | None = None
+        self._before = ""  # how the original was written then
 
     def do(self, step: plan_guest_steps.GuestStep) -> object:
         """Do one step."""
@@ -220,12 +261,19 @@ class _Work:
             with self._unwritten:
                 self._check_copy()
                 return run_definition.do(self.definition, step)
+        if isinstance(step, plan_guest_steps.GrowLogicalVolume):
+            run_guest_steps.grow(self.connection, step)
+            return None
+        if isinstance(step, plan_guest_steps.GrowRunningDisk):
+            domain = libvirt_query.by_uuid(self.connection, self.definition.uuid)
+            libvirt_blockjob.grow(domain, step.target, step.size_bytes)
+            return None
         if isinstance(step, plan_guest_steps.DeleteVolume):
             return run_guest_steps.do(self.connection, self.definition.uuid, step)
         return _DOERS[type(step)](self, step)
 
     @contextlib.contextmanager
-    def is_ours(self, step: plan_disk_move.Begin) -> t.Iterator[None]:
+    def is_ours(self, step: plan_disk_move_steps.Begin | plan_disk_move_steps.BeginLogical) -> t.Iterator[None]:
         """Remove what an interrupted run has left, if it is that and nobody uses it."""
         if step.part:
             run_disposal.dispose(
@@ -235,7 +283,7 @@ class _Work:
             )
         yield
 
-    def begin(self, step: plan_disk_move.Begin) -> None:
+    def begin(self, step: plan_disk_move_steps.Begin) -> None:
         """Make the file, with its mark before and after."""
         volume, ref = step.volume, _ref(step.volume.pool, step.volume.name)
         libvirt_volume.mark(self.connection, ref, step.mark, xml_host.new_raw)
@@ -247,7 +295,14 @@ class _Work:
         identity.stamped(volume.path)
         libvirt_volume.mark(self.connection, ref, f"{step.mark}\n{_which(volume.path)}", xml_host.new_raw)
 
-    def copy_running(self, step: plan_disk_move.CopyRunning) -> None:
+    def begin_logical(self, step: plan_disk_move_steps.BeginLogical) -> None:
+        """Make the logical volume, which has its mark from its first moment on."""
+        volume, what = step.volume, f"disk {step.volume.path} of {step.guest}"
+        files_logical.make(step.group, volume.name, volume.capacity_bytes, step.tags, what)
+        files_logical.zero(volume.path, step.content_bytes, volume.capacity_bytes)
+        libvirt_storage.refresh(self.connection, volume.pool)
+
+    def copy_running(self, step: plan_disk_move_steps.CopyRunning) -> None:
         """Copy until the copy follows each write."""
         libvirt_disk_move.copy(
             self.connection,
@@ -260,24 +315,47 @@ class _Work:
             progress=lambda done, total: self.tell("copy", done, total),
         )
 
-    def copy_off(self, step: plan_disk_move.CopyOff) -> None:
-        """Copy while no QEMU process can open the disk."""
-        self.tell("copy", 0, step.size_bytes)
-        lock = files_disk.locked_against_writers(step.path, self._unwritten)
-        active = bool(libvirt_query.by_uuid(self.connection, self.definition.uuid).isActive())
-        plan_disk_move.check_still_off(step, active=active, written=lock == "taken")
-        self._written = (step, os.stat(step.path).st_mtime_ns)
+    def copy_off(self, step: plan_disk_move_steps.CopyOff) -> None:
+        """Copy the file while no QEMU process can write to it."""
+        self._keep_unwritten(step)
         files_disk_move.copy(step.path, step.to)
         self.definition.stamp(step.to)
 
-    def _check_copy(self) -> None:
-        if self._written:
-            step, before = self._written
-            active = bool(libvirt_query.by_uuid(self.connection, self.definition.uuid).isActive())
-            same = os.stat(step.path).st_mtime_ns == before
-            plan_disk_move.check_still_off(step, active=active, written=False, same=same)
+    def convert_off(self, step: plan_disk_move_steps.ConvertOff) -> None:
+        """Copy the content while no QEMU process can write to it, and compare."""
+        self._keep_unwritten(step)
+        done = functools.partial(self._tell_percent, step.size_bytes)
+        files_qemu_img.convert_onto(
+            step.path, step.to, from_format=step.format, to_format=step.to_format, progress=done
+        )
+        files_qemu_img.compare(step.path, step.to, form=step.format, to_format=step.to_format)
+        durable.fsync(step.to)
+        self.definition.stamp(step.to)
 
-    def is_copied(self, step: plan_disk_move.Pivot) -> None:
+    def _tell_percent(self, size_bytes: int, percent: float) -> None:
+        self.tell("copy", int(size_bytes * percent / 100), size_bytes)
+
+    def _keep_unwritten(self, step: _Copy) -> None:
+        """Keep the guest from its disk until its definition names the new one; QEMU locks no devices."""
+        self.tell("copy", 0, step.size_bytes)
+        if os.path.isfile(step.path):
+            taken = files_disk.locked_against_writers(step.path, self._unwritten) == "taken"
+        else:
+            reason = f"its disk {step.path} is being moved"
+            self._unwritten.enter_context(files_start_block.held(self.definition.uuid, reason))
+            taken = files_lvm.is_open(step.path)
+        plan_disk_move.check_still_off(step, active=self._is_active(), written=taken)
+        self._copied, self._before = step, _written(step.path)
+
+    def _is_active(self) -> bool:
+        return bool(libvirt_query.by_uuid(self.connection, self.definition.uuid).isActive())
+
+    def _check_copy(self) -> None:
+        if self._copied:
+            same = _written(self._copied.path) == self._before
+            plan_disk_move.check_still_off(self._copied, active=self._is_active(), written=False, same=same)
+
+    def is_copied(self, step: plan_disk_move_steps.Pivot) -> None:
         """Check that the guest's disk is the one that was copied."""
         found = libvirt_query.find_by_uuid(self.connection, step.uuid)
         live = str(found.live_xml or found.xml) if found else ""
@@ -289,11 +367,11 @@ class _Work:
         marked = DiskMoveHost(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
         plan_disk_move.check_pivot(step, source, copied, marked=marked is not None and marked[1] is not None)
 
-    def pivot(self, step: plan_disk_move.Pivot) -> None:
+    def pivot(self, step: plan_disk_move_steps.Pivot) -> None:
         """Switch the guest, whose definition follows."""
         libvirt_disk_move.pivot(self.connection, step.uuid, step.target)
 
-    def remember(self, step: plan_disk_move.Remember) -> None:
+    def remember(self, step: plan_disk_move_steps.Remember) -> None:
         """Replace the old file by the new one in the record."""
         domain = libvirt_query.by_uuid(self.connection, step.uuid)
         found = libvirt_query.found(domain)
@@ -302,16 +380,28 @@ class _Work:
         with explained("record the disks of", step.guest):
             metadata.set_record(domain, xml_disk_move.remembered(found.xml, step.path, made), live)
 
-    def finish(self, step: plan_disk_move.Finish) -> None:
+    def finish(self, step: plan_disk_move_steps.Finish) -> None:
         """Remove the mark."""
         libvirt_volume.unmark(self.connection, _ref(step.pool, step.name))
 
+    def finish_logical(self, step: plan_disk_move_steps.FinishLogical) -> None:
+        """Remove the mark."""
+        files_logical.untag(step.path, step.tag)
+
+
+def _written(path: str) -> str:
+    """What changes when a file or device is written."""
+    return files_logical.written(path) or str(os.stat(path).st_mtime_ns)
+
 
 _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
-    plan_disk_move.Begin: Looked(_Work.is_ours, _Work.begin),
-    plan_disk_move.CopyRunning: _Work.copy_running,
-    plan_disk_move.CopyOff: _Work.copy_off,
-    plan_disk_move.Pivot: Looked(_Work.is_copied, _Work.pivot),
-    plan_disk_move.Remember: _Work.remember,
-    plan_disk_move.Finish: _Work.finish,
+    plan_disk_move_steps.Begin: Looked(_Work.is_ours, _Work.begin),
+    plan_disk_move_steps.BeginLogical: Looked(_Work.is_ours, _Work.begin_logical),
+    plan_disk_move_steps.CopyRunning: _Work.copy_running,
+    plan_disk_move_steps.ConvertOff: _Work.convert_off,
+    plan_disk_move_steps.CopyOff: _Work.copy_off,
+    plan_disk_move_steps.Pivot: Looked(_Work.is_copied, _Work.pivot),
+    plan_disk_move_steps.Remember: _Work.remember,
+    plan_disk_move_steps.Finish: _Work.finish,
+    plan_disk_move_steps.FinishLogical: _Work.finish_logical,
 }

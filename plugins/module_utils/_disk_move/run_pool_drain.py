@@ -16,8 +16,8 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_pool_d
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_spec
-from ansible_collections.corral.virt.plugins.module_utils._system import free_space
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, plan_clone_spec
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 
@@ -84,11 +84,17 @@ class _Host(run_disk_move.DiskMoveHost):
     def guests(self) -> tuple[FoundGuest, ...]:
         return tuple(libvirt_query.of_all(self._connection, libvirt_query.found))
 
+    def user(self, path: str, but: str) -> str | None:
+        """Who uses a file, but the guest with this UUID; all guests are asked once, however many have disks."""
+        return self._users("").of(path, but=but or None)
+
     @asked
     def files(self, pool: str) -> dict[str, int]:
         paths = [volume.path() for _ref, volume in libvirt_volume.volumes(self._connection, pool, None, [])]
-        shown = [path for path in paths if os.path.isfile(path) and not os.path.basename(path).startswith(".")]
-        return {path: free_space.allocated(path) for path in shown}
+        shown = [path for path in paths if not os.path.basename(path).startswith(".")]
+        return {path: self.taken_bytes(path) for path in shown if os.path.isfile(path) or files_disk.is_device(path)}
 
-    def filesystem(self, directory: str) -> int:
-        return os.stat(directory).st_dev
+    @asked
+    def storage(self, pool: PoolDirectory) -> t.Hashable:
+        group = self.group(pool.name)
+        return group.name if group else os.stat(str(pool.path)).st_dev

@@ -10,37 +10,49 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import child, make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
 
 __all__ = ["destination", "mirror", "moved", "remembered"]
 
 
 def destination(path: str, form: str) -> str:
     """The disk that a running guest's disk is copied to."""
-    disk = parse("<disk type='file'/>")
+    disk = parse("<disk/>")
     make(disk, "driver", name="qemu", type=form)
-    make(disk, "source", file=path)
+    _place(disk, make(disk, "source"), path)
     return text(disk)
 
 
+def _place(disk: Element, source: Element, path: str) -> None:
+    is_device = path.startswith("/dev/")
+    disk.set("type", "block" if is_device else "file")
+    source.set("dev" if is_device else "file", path)
+
+
 def mirror(xml: str, target: str) -> str | None:
-    """The file that the disk of a running guest is copied to; None: it is not."""
+    """The file or device that the disk of a running guest is copied to; None: it is not."""
     for disk in parse(xml).iterfind("devices/disk"):
         source = disk.find("mirror/source")
         if disk.find("target").get("dev") == target and source is not None:
-            return t.cast("str | None", source.get("file"))
+            return t.cast("str | None", source.get("file") or source.get("dev"))
     return None
 
 
-def moved(xml: str, name: str, path: str, owned: t.Sequence[OwnedVolume] | None) -> str:
-    """The definition with the disk of this name at another path; its record with these disks, unless that is None."""
+def moved(xml: str, name: str, path: str, form: str, owned: t.Sequence[OwnedVolume] | None) -> str:
+    """The definition with the disk of this name at another path, in that format; its record with these disks, unless
+    that is None.
+    """
     root = parse(xml)
     (disk,) = [one for one in root.iterfind("devices/disk") if fields_disk.name_of(one) == name]
-    source = disk.find("source")
+    source, driver = disk.find("source"), child(disk, "driver")
     kept = {key: value for key, value in source.attrib.items() if key in ("startupPolicy", "index")}
     source.attrib.clear()
-    source.attrib.update({**kept, "file": path})
-    disk.set("type", "file")
+    source.attrib.update(kept)
+    _place(disk, source, path)
+    driver.set("type", form)
+    if form != "qcow2":  # with which alone libvirt accepts these
+        for part in (*driver.iterfind("metadata_cache"), *disk.iterfind("backingStore")):
+            part.getparent().remove(part)
     if owned is not None:
         child(root, "metadata")
         fields_record.RECORD["volumes"].write(root, owned)

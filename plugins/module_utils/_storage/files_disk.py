@@ -21,8 +21,8 @@ from ansible_collections.corral.virt.plugins.module_utils._system.durable import
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = [
-    "hidden", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers", "new",
-    "overwrite", "publish", "reflink", "renamed",
+    "hidden", "is_device", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers",
+    "new", "overwrite", "publish", "reflink", "renamed",
 ]  # fmt: skip
 
 _PIECE = 1024**2
@@ -66,6 +66,14 @@ def kind(path: str) -> str:
     if stat.S_ISLNK(mode):
         return "link"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def is_device(path: str) -> bool:
+    """True if a path leads to a block device."""
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def locked(path: str) -> bool:

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
 from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
-__all__ = ["create", "group", "grow", "ready_bytes", "size_bytes"]
+__all__ = ["create", "group", "grow", "make", "ready_bytes", "size_bytes", "untag", "written", "zero"]
 
 _UNREADY = "corral.unready.from."
 _BLKZEROOUT = 0x127F
@@ -41,24 +41,34 @@ def group(name: str) -> dict[str, t.Any] | None:
 def create(step: CreateLogicalVolume, uuid: str) -> None:
     """Create a volume for the guest with this UUID, whole on disk; raises NotMade if there is one of its name."""
     volume = step.volume
-    try:
-        size = ("--size", f"{volume.capacity_bytes}b", "--wipesignatures", "y")
-        command.run(
-            "lvcreate", "--yes", "--quiet", *size, "--addtag", owner_tag(uuid), "--name", volume.name, "--", step.group
-        )
-    except Failed as error:
-        what = f"cannot create disk {volume.path} of {step.guest}: {error}"
-        raise NotMade(f"{what}; inspect its volume group (lvs {step.group}), and run again") from error
+    make(step.group, volume.name, volume.capacity_bytes, (owner_tag(uuid),), f"disk {volume.path} of {step.guest}")
     if volume.copy_of:
-        before = _written(volume.copy_of)
+        before = written(volume.copy_of)
         files_qemu_img.convert_onto(volume.copy_of, volume.path, from_format=step.copy_format)
-        if _written(volume.copy_of) != before:
+        if written(volume.copy_of) != before:
             raise Failed(
                 f"cannot copy {volume.copy_of} for {step.guest}: it was written while it was copied; shut down who "
                 "uses it, and run again"
             )
-    _zero(volume.path, step.copy_bytes, volume.capacity_bytes)
+    zero(volume.path, step.copy_bytes, volume.capacity_bytes)
     durable.fsync(volume.path)
+
+
+def make(group: str, name: str, size_bytes: int, tags: t.Sequence[str], what: str) -> None:
+    """Create a volume with these tags; what it reads as is not said. Raises NotMade if there is one of its name."""
+    size = ("--size", f"{size_bytes}b", "--wipesignatures", "y")
+    tagged = [word for tag in tags for word in ("--addtag", tag)]
+    try:
+        command.run("lvcreate", "--yes", "--quiet", *size, *tagged, "--name", name, "--", group)
+    except Failed as error:
+        raise NotMade(
+            f"cannot create {what}: {error}; inspect its volume group (lvs {group}), and run again"
+        ) from error
+
+
+def untag(path: str, tag: str) -> None:
+    """Remove a tag from a volume."""
+    command.run("lvchange", "--quiet", "--deltag", tag, "--", path)
 
 
 def grow(step: GrowLogicalVolume) -> None:
@@ -67,9 +77,9 @@ def grow(step: GrowLogicalVolume) -> None:
     command.run("lvchange", "--quiet", "--addtag", tag, "--", step.path)
     if size_bytes(step.path) < step.size_bytes:  # else an interrupted run has enlarged it
         command.run("lvextend", "--quiet", "--size", f"{step.size_bytes}b", "--", step.path)
-    _zero(step.path, step.before_bytes, step.size_bytes)
+    zero(step.path, step.before_bytes, step.size_bytes)
     durable.fsync(step.path)
-    command.run("lvchange", "--quiet", "--deltag", tag, "--", step.path)
+    untag(step.path, tag)
 
 
 def ready_bytes(path: str) -> int:
@@ -84,7 +94,7 @@ def size_bytes(path: str) -> int:
         return device.seek(0, os.SEEK_END)
 
 
-def _written(path: str) -> str:
+def written(path: str) -> str:
     """How much was written to a device since it is there; empty for a file, which QEMU's locks protect."""
     if not path.startswith("/dev/"):
         return ""
@@ -93,7 +103,7 @@ def _written(path: str) -> str:
         return told.read().split()[_SECTORS_WRITTEN]
 
 
-def _zero(path: str, start: int, end: int) -> None:
+def zero(path: str, start: int, end: int) -> None:
     """Let a device read as zeros from `start` to `end`; the storage does that by itself if it can."""
     try:
         with _opened(path, os.O_WRONLY) as device:

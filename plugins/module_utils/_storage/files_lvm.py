@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["has_group", "is_open", "rows", "tags", "thin_pools"]
+__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pools"]
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent"
@@ -30,6 +30,11 @@ def thin_pools(group: str) -> list[dict[str, t.Any]]:
 def tags(path: str) -> tuple[str, ...]:
     """The tags of a logical volume; none of one that does not exist."""
     return tuple(tag for row in rows("lv", "lvs", "lv_tags", "--", path) for tag in row["lv_tags"].split(",") if tag)
+
+
+def exists(path: str) -> bool:
+    """True if there is a logical volume with this path, active or not."""
+    return path.startswith("/dev/") and bool(rows("lv", "lvs", "lv_name", "--", path))
 
 
 def is_open(path: str) -> bool:

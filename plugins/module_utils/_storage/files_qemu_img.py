@@ -23,7 +23,18 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 
-__all__ = ["Progress", "convert", "convert_onto", "corruptions", "create", "flat_bytes", "info", "rebase", "resize"]
+__all__ = [
+    "Progress",
+    "compare",
+    "convert",
+    "convert_onto",
+    "corruptions",
+    "create",
+    "flat_bytes",
+    "info",
+    "rebase",
+    "resize",
+]
 
 Progress = t.Callable[[float], None]  # percent
 _PR_SET_PDEATHSIG = 1
@@ -74,9 +85,23 @@ def convert(path: str, to: str, *, from_format: str, to_format: str, progress: P
         _run(f"convert {path} to", to, ["convert", "-p", "-f", from_format, "-O", to_format, path, to], progress)
 
 
-def convert_onto(path: str, device: str, *, from_format: str) -> None:
-    """Write the content of `path` onto a block device that is at least as large; its holes become zeros there."""
-    _run(f"copy {path} to", device, ["convert", "-n", "-f", from_format, "-O", "raw", path, device])
+def convert_onto(
+    path: str, to: str, *, from_format: str, to_format: str = "raw", progress: Progress | None = None
+) -> None:
+    """Write the content of `path` onto a block device that is at least as large, where its holes become zeros; or into
+    a new and empty disk, where they stay holes.
+    """
+    empty = () if to.startswith("/dev/") else ("--target-is-zero",)
+    arguments = ["convert", "-p", "-n", *empty, "-f", from_format, "-O", to_format, path, to]
+    _run(f"copy {path} to", to, arguments, progress)
+
+
+def compare(path: str, to: str, *, form: str, to_format: str) -> None:
+    """Raise Failed if a guest would see something else of two disks; what one has more must be zeros."""
+    found = _run(f"compare {path} with", to, ["compare", "-f", form, "-F", to_format, path, to], accepted=(0, 1))
+    if "Images are identical" not in found:
+        reason = " ".join(found.split())
+        raise Failed(f"cannot copy {path} to {to}: {reason}; the disk is where it was; run again")
 
 
 def rebase(path: str, base: str | None, *, base_format: str = "", progress: Progress | None = None) -> None:

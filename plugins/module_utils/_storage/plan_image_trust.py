@@ -190,6 +190,7 @@ class DefinedFiles(t.NamedTuple):
     raw_disks: t.Collection[str]
     below: t.Collection[str]  # backing files of the disks
     others: t.Sequence[str]  # not of disks
+    guest: str = ""  # UUID
 
 
 class HeaderTrust(t.NamedTuple):

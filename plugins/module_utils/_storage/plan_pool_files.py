@@ -18,6 +18,7 @@ __all__ = [
     "PoolDirectory",
     "directory",
     "disk_in",
+    "disk_pool",
     "file_in",
     "has_devices",
     "holder",
@@ -105,6 +106,17 @@ def directory(pool: PoolDirectory, what: str) -> str:
             "create it or mount its filesystem (virt_pool with state: active does), or run this on the host of the pool"
         )
     return str(pool.path)
+
+
+def disk_pool(pool: PoolDirectory) -> PoolDirectory:
+    """The pool, if the collection makes disks in pools of its type on this machine; raises Refused."""
+    if pool.type in DIRECTORY_POOLS:
+        directory(pool, "disks")
+    elif pool.type != _LOGICAL:
+        raise Refused(
+            f"cannot keep disks in pool {pool.name}: its type is {pool.type}; use a dir, fs, netfs or logical pool"
+        )
+    return pool
 
 
 def no_files(pool_type: str, *, active: bool) -> str:

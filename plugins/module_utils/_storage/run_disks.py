@@ -42,7 +42,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_fil
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["answers"]
+__all__ = ["answers", "volume_group"]
 
 
 def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: contextlib.ExitStack) -> dict[str, Answer]:
@@ -75,7 +75,7 @@ def _site(connection: t.Any, question: SiteOf, locks: contextlib.ExitStack) -> S
     pool = question.pool or libvirt_storage.pool_at(connection, str(question.copy_of))
     found = run_pool_directory.pool_of(connection, pool)
     name = plan_pool_files.volume_name(found, question.name)
-    group = _group(connection, found)
+    group = volume_group(connection, found)
     if group:
         libvirt_storage.refresh(connection, pool)  # LVM's own programs make volumes behind libvirt's back
     image_pool = question.image_pool or pool
@@ -96,14 +96,14 @@ def _logical_size(connection: t.Any, question: SizeOf, size: Size, path: str) ->
         return size
     pool = libvirt_storage.pool_at(connection, path)
     seen = libvirt_blockjob.seen_bytes(connection, *question.seen_by) if question.seen_by else None
-    group = _group(connection, run_pool_directory.pool_of(connection, pool))
+    group = volume_group(connection, run_pool_directory.pool_of(connection, pool))
     ready = files_logical.ready_bytes(path)
     if group:  # what an interrupted growth has taken is taken
         group = dataclasses.replace(group, free_bytes=group.free_bytes + files_logical.size_bytes(path) - ready)
     return dataclasses.replace(size, size_bytes=ready, pool_name=pool, group=group, seen_bytes=seen)
 
 
-def _group(connection: t.Any, pool: PoolDirectory) -> VolumeGroup | None:
+def volume_group(connection: t.Any, pool: PoolDirectory) -> VolumeGroup | None:
     """The volume group of a pool; None if it has none, or nobody can ask LVM from here."""
     if pool.type != "logical" or not has_files_here(connection.getURI()):
         return None

@@ -32,29 +32,31 @@ __all__ = ["Users", "own_chains", "users"]
 
 
 class Users:
-    """The users of files, by the file's path."""
+    """The users of files, by the file's path; those that are a guest's own are told from others by its UUID."""
 
     def __init__(self, *, here: bool) -> None:
         self._here = here
-        self._found: dict[str, str] = {}
+        self._found: dict[str, dict[str, str]] = {}  # by path: a user of each guest; others are of no guest
         self._bases: dict[str, str] = {}
         self._folders: dict[str, str] = {}
         self._first: dict[tuple[int, int], str] = {}
-        self._files: dict[tuple[int, int], str] = {}
+        self._files: dict[tuple[int, int], dict[str, str]] = {}
         self.untrusted: t.AbstractSet[str] = frozenset()  # files whose first bytes a guest may have written
         self.known: t.AbstractSet[str] = frozenset()  # files whose backing files libvirt tells
 
-    def add(self, path: str, user: str) -> None:
+    def add(self, path: str, user: str, guest: str = "") -> None:
         """Record a user of a file; a volume whose pool is unknown has only its name as path."""
-        self._found.setdefault(self.real(path), user)
+        self._found.setdefault(self.real(path), {}).setdefault(guest, user)
         identity = self._identity(path)
         if identity:
-            self._files.setdefault(identity, user)
+            self._files.setdefault(identity, {}).setdefault(guest, user)
 
-    def of(self, path: str) -> str | None:
-        """One user of the file; None if there is none."""
-        found = self._found.get(self.real(path)) or self._found.get(os.path.basename(path))
-        return found or self._files.get(self._identity(path) or (0, 0))
+    def of(self, path: str, *, but: str | None = None) -> str | None:
+        """One user of the file, other than the guest with that UUID; None if there is none."""
+        for found in (self._found.get(self.real(path)), self._found.get(os.path.basename(path))):
+            if user := _one(found, but):
+                return user
+        return _one(self._files.get(self._identity(path) or (0, 0)), but)
 
     def _identity(self, path: str) -> tuple[int, int] | None:
         """Device and inode of a file of this machine, which may have several names; else None."""
@@ -68,27 +70,27 @@ class Users:
         """The users of files in a directory, by file name."""
         place = self._folder(self.real(directory))
         split = [(*os.path.split(path), user) for path, user in self._found.items()]
-        return {name: user for folder, name, user in split if folder in (place, "")}
+        return {name: next(iter(user.values())) for folder, name, user in split if folder in (place, "")}
 
     def based_on(self, name: str) -> str | None:
         """One user whose backing or data file has this very name, perhaps a link; None if there is none."""
         return self._bases.get(self._spelled(name))
 
-    def add_base(self, path: str, user: str) -> None:
+    def add_base(self, path: str, user: str, guest: str = "") -> None:
         """Record a user of a backing file, and of what that is backed by."""
         self._bases.setdefault(self._spelled(path), user)
-        self.add_chain(path, user)
+        self.add_chain(path, user, guest)
 
-    def add_data(self, path: str, user: str) -> None:
+    def add_data(self, path: str, user: str, guest: str = "") -> None:
         """Record a user of the files in which an image keeps its data."""
         for data in files_header.data_files(path) if self._is_read(path) else ():
             self._bases.setdefault(self._spelled(data), user)
-            self.add(data, user)
+            self.add(data, user, guest)
 
     def _is_read(self, path: str) -> bool:
         return self._here and os.path.isabs(path) and path not in self.untrusted
 
-    def add_chain(self, path: str, user: str) -> None:
+    def add_chain(self, path: str, user: str, guest: str = "") -> None:
         """Record a user of a file and of all that the file names as backing, in whatever words: no user may be missed.
 
         Files of another machine, and `untrusted` ones, are not read.
@@ -96,11 +98,11 @@ class Users:
         seen, waiting = set(), [path]
         while waiting:
             each = waiting.pop()
-            self.add(each, user)
+            self.add(each, user, guest)
             if self.real(each) in seen or not self._is_read(each):
                 continue
             seen.add(self.real(each))
-            self.add_data(each, user)
+            self.add_data(each, user, guest)
             for base in () if each in self.known else files_header.bases(each):
                 self._bases.setdefault(self._spelled(base), user)
                 waiting.append(base)
@@ -128,6 +130,10 @@ class Users:
         return self._folders[path]
 
 
+def _one(users: t.Mapping[str, str] | None, but: str | None) -> str | None:
+    return next((user for guest, user in (users or {}).items() if guest != but), None)
+
+
 def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) -> Users:
     """The users of files: volumes of all active pools, and all guests, as stored, running and saved.
 
@@ -147,11 +153,11 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
         found.add_chain(path, os.fsencode(path).decode(errors="backslashreplace"))
     for document in documents:
         for path in document.others:
-            found.add(path, document.user)
+            found.add(path, document.user, document.guest)
         for path in document.disks:
-            found.add_chain(path, document.user)
+            found.add_chain(path, document.user, document.guest)
         for path in document.below:
-            found.add_base(path, document.user)
+            found.add_base(path, document.user, document.guest)
     return found
 
 
@@ -207,13 +213,13 @@ def _documents(connection: t.Any, but: str) -> list[DefinedFiles]:
         return libvirt_storage.path_in(connection, pool, volume) or volume
 
     guests = libvirt_query.of_all(connection, _of_guest)
-    return [_files_in(user, xml, located) for uuid, its in guests if uuid != but for user, xml in its]
+    return [_files_in(user, uuid, xml, located) for uuid, its in guests if uuid != but for user, xml in its]
 
 
-def _files_in(user: str, xml: str, located: Located) -> DefinedFiles:
+def _files_in(user: str, guest: str, xml: str, located: Located) -> DefinedFiles:
     disks = sources(xml, located)
     below = set(sources(xml, located, below=True)).difference(disks)
-    return DefinedFiles(user, disks, raw_sources(xml, located), below, files(xml))
+    return DefinedFiles(user, disks, raw_sources(xml, located), below, files(xml), guest)
 
 
 def _of_guest(domain: t.Any) -> tuple[str, list[tuple[str, str]]]:

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing as t
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._disk_move import plan_disk_move, xml_disk_move
-from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile, Mark, MoveSpec
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
+    plan_disk_move,
+    plan_disk_move_steps,
+    plan_disk_place,
+    xml_disk_move,
+)
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import Mark, MoveSpec
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 UUID, HOST = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", "9b5e2ff4-8a3b-4f9d-8a3b-cc7cf3cbb8f2"
 OLD, NEW = "/images/g-system.qcow2", "/fast/g-system.qcow2"
 FILE = DiskFile(40 * 1024**2, 64 * 1024**2, "qcow2", None, None, None, encrypted=False, identity=FileIdentity(7, 9))
+LV = FileIdentity(0, mark=f"LVM-{'a' * 64}")
 PART = FileIdentity(3, 3)
 MARK = Mark("system", UUID, OLD, True, FileIdentity(7, 9))
 SPEC = MoveSpec("g", "system", "fast")
 
 
-def document(path: str = OLD, *, mirror: str = "", more: str = "", owned: str | None = OLD) -> str:
+def document(path: str = OLD, *, form: str = "qcow2", mirror: str = "", more: str = "", owned: str | None = OLD) -> str:
     """A guest with one disk."""
     copied = f"<mirror type='file' job='copy'><source file='{mirror}'/></mirror>" if mirror else ""
     xml = (
@@ -32,8 +42,9 @@ def document(path: str = OLD, *, mirror: str = "", more: str = "", owned: str | 
         f"name='qemu' type='qcow2'/><source file='{path}'/>{copied}<target dev='vda' bus='virtio'/>{more}<alias "
         "name='ua-system'/></disk></devices></domain>"
     )
-    entries = [OwnedVolume(owned, UUID, HOST, FileIdentity(7, 9))] if owned else None
-    return xml_disk_move.moved(xml, "system", path, entries)
+    known = LV if str(owned).startswith("/dev/") else FileIdentity(7, 9)
+    entries = [OwnedVolume(owned, UUID, HOST, known)] if owned else None
+    return xml_disk_move.moved(xml, "system", path, form, entries)
 
 
 @dataclasses.dataclass
@@ -50,19 +61,31 @@ class Host:
     at_work: str | None = None
     users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     marked: tuple[str, FileIdentity | None] | None = None
+    asks_lvm: bool = True
 
     def guest(self, name: str) -> FoundGuest | None:
         state = "running" if self.live else "off"
         return FoundGuest("g", UUID, state, self.persistent, False, self.stored, self.live) if name == "g" else None
 
     def pools(self) -> tuple[str, ...]:
-        return ("default", "fast")
+        return ("default", "fast", "lvm")
 
     def pool(self, name: str) -> PoolDirectory:
-        return PoolDirectory(name, "dir", "/fast", here=True)
+        if name == "lvm":
+            return PoolDirectory(name, "logical", "/dev/vg0", group="vg0")
+        return PoolDirectory(name, "dir", "/images" if name == "default" else f"/{name}", here=True)
 
-    def free_bytes(self, _directory: str) -> int:
+    def group(self, pool: str) -> VolumeGroup | None:
+        return VolumeGroup("vg0", 4 * 1024**2, self.free) if pool == "lvm" and self.asks_lvm else None
+
+    def pool_of(self, path: str) -> str | None:
+        return "lvm" if path.startswith("/dev/vg") else None
+
+    def free_bytes(self, _pool: PoolDirectory) -> int:
         return self.free
+
+    def content_bytes(self, _path: str, _form: str) -> int:
+        return 50 * 1024**2
 
     def located(self, _pool: str, volume: str) -> str | None:
         return f"/images/{volume}"
@@ -174,7 +197,7 @@ def test_a_copy_that_was_interrupted() -> None:
         plan_disk_move.plan(SPEC, left).steps[0]
     )
     (begin, *_rest) = plan_disk_move.plan(SPEC, left).steps
-    assert isinstance(begin, plan_disk_move.Begin) and begin.part == PART
+    assert isinstance(begin, plan_disk_move_steps.Begin) and begin.part == PART
     tight = dataclasses.replace(left, free=39 * 1024**2)
     assert steps(tight) == steps(left), "what the part takes is free then"
     with pytest.raises(Refused, match="are free there"):
@@ -196,7 +219,7 @@ def test_a_copy_that_was_interrupted() -> None:
         ({"live": document("/else")}, "the running guest has /else, the stored definition /images"),
         ({"stored": document(more="<readonly/>", owned=None)}, "only disks that one guest alone writes"),
         ({"stored": document(more="<shareable/>")}, "only disks that one guest alone writes"),
-        ({"files": None}, "is missing, or no regular file"),
+        ({"files": None}, "is missing, or neither a file nor a device"),
         ({"files": FILE._replace(encrypted=True)}, "it is encrypted"),
         ({"files": FILE._replace(data_file="/d")}, "its data is in /d"),
         ({"files": FILE._replace(format="raw")}, "its first bytes say raw"),
@@ -243,8 +266,12 @@ def test_a_mark_comes_back() -> None:
         MARK._replace(owned=False, old=None),
         MARK._replace(source="/a b/(own, 7 9)", old=FileIdentity(7)),
         MARK._replace(old=FileIdentity(7, None, "0a1b")),
+        MARK._replace(old=LV, source="/dev/vg0/g-system"),
     ):
         assert Mark.of(mark.text()) == mark
+        assert plan_disk_move.of_tags(("corral.guest.x", mark.tag)) == mark.text()
+        assert re.fullmatch(r"[\w.-]+", mark.tag) and len(mark.tag) < 1024, "as LVM wants it"
+    assert plan_disk_move.of_tags(("corral.guest.x",)) is None
     assert Mark.of("a copy of volume x of pool y") is None
 
 
@@ -270,12 +297,12 @@ def test_a_mark_is_about_the_file_that_it_names_or_a_new_one(
 
 
 def test_nobody_switches_to_what_was_not_copied() -> None:
-    (pivot,) = [one for one in plan_disk_move.plan(SPEC, RUNNING).steps if isinstance(one, plan_disk_move.Pivot)]
+    (pivot,) = [one for one in plan_disk_move.plan(SPEC, RUNNING).steps if isinstance(one, plan_disk_move_steps.Pivot)]
     plan_disk_move.check_pivot(pivot, OLD, NEW, marked=True)
     for source, copied, marked in (("/else", NEW, True), (OLD, "/else", True), (None, None, False), (OLD, NEW, False)):
         with pytest.raises(Refused, match="cannot switch disk vda of g: it is"):
             plan_disk_move.check_pivot(pivot, source, copied, marked=marked)
-    (copy,) = [one for one in plan_disk_move.plan(SPEC, Host()).steps if isinstance(one, plan_disk_move.CopyOff)]
+    (copy,) = [one for one in plan_disk_move.plan(SPEC, Host()).steps if isinstance(one, plan_disk_move_steps.CopyOff)]
     plan_disk_move.check_still_off(copy, active=False, written=False)
     for wrong in ({"active": True, "written": False}, {"active": False, "written": True}):
         with pytest.raises(Refused, match="it is where it was"):
@@ -286,3 +313,151 @@ def test_a_record_of_a_running_guest_follows() -> None:
     made = OwnedVolume(NEW, UUID, HOST, FileIdentity(8, 8))
     told = xml_disk_move.remembered(document(), OLD, made)
     assert NEW in told and OLD not in told and 'inode="8"' in told
+
+
+OVERLAY = FILE._replace(backing="/images/base.qcow2", backing_format="qcow2")
+RAW = MoveSpec("g", "system", "fast", "raw")
+
+
+def test_a_disk_becomes_raw_and_leaves_its_image() -> None:
+    for live, how in ((None, "disk /images/g-system.qcow2"), (document(), "disk vda of running g")):
+        made = plan_disk_move.plan(RAW, Host(live=live, files=OVERLAY))
+        reads = f"copy {how} (50 MiB, with what it reads of /images/base.qcow2) to /fast/g-system.img as raw"
+        assert str(made.steps[1]).startswith(reads), "of what it reads only the whole is told"
+        (begin, *_rest) = made.steps
+        assert isinstance(begin, plan_disk_move_steps.Begin) and begin.volume.backing_path is None
+        assert (begin.volume.format, made.path, made.format) == ("raw", "/fast/g-system.img", "raw")
+        assert [str(one) for one in made.changes][1] == "disks[system].format: qcow2 -> raw"
+    with pytest.raises(Refused, match=r"it takes 50 MiB with what it reads of /images/base.qcow2, and 45 MiB are free"):
+        plan_disk_move.plan(RAW, Host(files=OVERLAY, free=45 * 1024**2))
+    kept = plan_disk_move.plan(SPEC, Host(live=document(), files=OVERLAY)).steps[1]
+    assert isinstance(kept, plan_disk_move_steps.CopyRunning) and kept.shallow and not kept.flattens
+
+
+def test_the_definition_of_a_disk_that_is_off_says_raw() -> None:
+    more = "<backingStore type='file'><format type='qcow2'/><source file='/b'/><backingStore/></backingStore>"
+    before = document(more=more).replace("type='qcow2'/>", "type='qcow2'><metadata_cache/></driver>", 1)
+    made = plan_disk_move.plan(RAW, Host(before))
+    (define,) = [step for step in made.steps if isinstance(step, Define)]
+    assert 'type="raw"' in define.xml and "backingStore" not in define.xml and "metadata_cache" not in define.xml
+    same = plan_disk_move.plan(SPEC, Host(before)).steps[2]
+    assert isinstance(same, Define) and "backingStore" in same.xml
+
+
+def test_another_format_in_the_same_pool_is_a_move() -> None:
+    there = MoveSpec("g", "system", "default", "raw")
+    assert plan_disk_move.plan(there, Host()).path == "/images/g-system.img"
+    done = Host(document("/images/g-system.img", form="raw", owned="/images/g-system.img"))
+    assert not plan_disk_move.plan(there, done).steps
+    assert not plan_disk_move.plan(MoveSpec("g", "system", "default"), done).steps, "it has the format that it has"
+    marked = dataclasses.replace(done, there=(OLD, "/images/g-system.img"), marked=(MARK.text(), PART))
+    assert steps(marked, there)[0] == f"delete disk {OLD}"
+
+
+@pytest.mark.parametrize(
+    ("source", "form", "wanted", "pool", "path"),
+    [
+        ("/images/a.qcow2", "qcow2", None, "fast", "/fast/a.qcow2"),
+        ("/images/a.qcow2", "qcow2", "raw", "fast", "/fast/a.img"),
+        ("/images/a.raw", "raw", "qcow2", "fast", "/fast/a.qcow2"),
+        ("/images/a.b", "raw", "qcow2", "fast", "/fast/a.b.qcow2"),
+        ("/images/a.img", "qcow2", "raw", "default", "/images/a.img.img"),
+        ("/images/a.img", "raw", None, "lvm", "/dev/vg0/a"),
+        ("/images/a.b", "raw", None, "lvm", "/dev/vg0/a.b"),
+        ("/dev/vg0/a", "raw", None, "fast", "/fast/a.img"),
+        ("/dev/vg0/a", "raw", "qcow2", "fast", "/fast/a.qcow2"),
+        ("/dev/vg1/a", "raw", None, "lvm", "/dev/vg0/a"),
+    ],
+)
+def test_where_a_disk_goes(source: str, form: str, wanted: str | None, pool: str, path: str) -> None:
+    assert plan_disk_place.place_in(Host().pool(pool), source, form, wanted).path == path
+
+
+LVM = MoveSpec("g", "system", "lvm")
+
+
+def test_a_disk_goes_onto_a_logical_volume() -> None:
+    file = OVERLAY._replace(capacity_bytes=62 * 1024**2)
+    for live in (None, document()):
+        made = plan_disk_move.plan(LVM, Host(live=live, files=file))
+        *grown, begin, copy = made.steps[: 3 if live else 2]
+        assert [str(step) for step in grown] == [f"grow disk {OLD} to 64 MiB while it runs"] * bool(live)
+        assert str(begin) == "create disk /dev/vg0/g-system (64 MiB, logical volume in pool lvm)"
+        assert isinstance(begin, plan_disk_move_steps.BeginLogical) and begin.tags[0] == owner_tag(UUID)
+        assert begin.content_bytes == 62 * 1024**2, "what is behind it becomes zeros"
+        assert "(50 MiB, with what it reads of /images/base.qcow2) to /dev/vg0/g-system as raw" in str(copy)
+        assert str(made.steps[-1]) == "record that /dev/vg0/g-system of pool lvm is complete"
+        assert (made.needed_bytes, made.size_bytes) == (64 * 1024**2, 50 * 1024**2)
+    with pytest.raises(
+        Refused, match=r"it takes 64 MiB, and 60 MiB are free in volume group vg0; extend it \(vgextend"
+    ):
+        plan_disk_move.plan(LVM, Host(files=file, free=60 * 1024**2))
+
+
+def on_lvm(**more: t.Any) -> Host:
+    """A guest whose disk is a logical volume of its own."""
+    xml = document("/dev/vg0/g-system", form="raw", owned="/dev/vg0/g-system")
+    size = 64 * 1024**2
+    file = DiskFile(size, size, "raw", None, None, None, encrypted=False, identity=LV, is_device=True)
+    return Host(**{"stored": xml, "there": ("/dev/vg0/g-system",), "files": file, **more})
+
+
+@pytest.mark.parametrize("wanted", [None, "qcow2"])
+def test_a_disk_leaves_a_logical_volume(wanted: str | None) -> None:
+    host = on_lvm()
+    for live in (None, host.stored):
+        made = plan_disk_move.plan(MoveSpec("g", "system", "fast", wanted), dataclasses.replace(host, live=live))
+        assert made.path == f"/fast/g-system.{wanted or 'img'}"
+        (delete,) = [step for step in made.steps if isinstance(step, DeleteVolume)]
+        assert (delete.path, delete.expected) == ("/dev/vg0/g-system", LV)
+    (define,) = [
+        step for step in plan_disk_move.plan(MoveSpec("g", "system", "fast"), host).steps if isinstance(step, Define)
+    ]
+    assert 'type="file"' in define.xml and "dev=" not in define.xml.partition("<target")[0]
+
+
+def test_a_volume_of_a_running_guest_grows_before_it_moves_to_larger_extents() -> None:
+    host = on_lvm(there=())
+    host.live, size = host.stored.replace("/dev/vg0", "/dev/vg1"), 62 * 1024**2
+    host.stored = host.live
+    host.files = t.cast(DiskFile, host.files)._replace(capacity_bytes=size, allocated_bytes=size)
+    made = plan_disk_move.plan(LVM, host)
+    assert [str(step) for step in made.steps[:3]] == [
+        "grow logical volume /dev/vg1/g-system to 64 MiB",
+        "grow disk /dev/vg1/g-system to 64 MiB while it runs",
+        "create disk /dev/vg0/g-system (64 MiB, logical volume in pool lvm)",
+    ]
+    for wrong in ({"free": 1024**2}, {"stored": host.stored.replace("/dev/vg1", "/dev/x"), "live": None}):
+        other = dataclasses.replace(host, **t.cast("dict[str, t.Any]", wrong))
+        other.live = other.stored
+        with pytest.raises(Refused, match="its disk must first grow to that, which it cannot"):
+            plan_disk_move.plan(LVM, other)
+    off = plan_disk_move.plan(LVM, dataclasses.replace(host, live=None)).steps
+    assert str(off[0]).startswith("create disk"), "what is behind it becomes zeros"
+    half = dataclasses.replace(host, files=host.files._replace(capacity_bytes=1))
+    with pytest.raises(Refused, match="an interrupted run was growing it; run virt_domain with its size again"):
+        plan_disk_move.plan(LVM, half)
+
+
+def test_a_logical_volume_of_others_is_kept() -> None:
+    for known in (FileIdentity(0, mark=f"LVM-{'b' * 64}"), None):
+        host = on_lvm()
+        made = plan_disk_move.plan(SPEC, dataclasses.replace(host, files=host.files._replace(identity=known)))  # type: ignore[union-attr]
+        assert made.old_file == "kept" and made.notes == (
+            "/dev/vg0/g-system was not made for g by the collection; it is kept",
+        )
+
+
+@pytest.mark.parametrize(
+    ("spec", "host", "told"),
+    [
+        (LVM, Host(asks_lvm=False), "volume group vg0 cannot be read from here"),
+        (MoveSpec("g", "system", "lvm", "qcow2"), Host(), "a logical volume is always raw; omit format"),
+        (LVM, Host(document(more="<readonly/>")), "as a seed of cloud-init, stays the file that it is"),
+        (LVM, Host(document("/images/ä.qcow2", owned=None)), "is no name for a logical volume"),
+        (SPEC, on_lvm(files=on_lvm().files._replace(opened=True)), "a process that libvirt does not know has it open"),  # type: ignore[union-attr]
+    ],
+)
+def test_what_no_logical_volume_can_be(spec: MoveSpec, host: Host, told: str) -> None:
+    with pytest.raises(Refused, match=told):
+        plan_disk_move.plan(spec, host)

@@ -13,9 +13,11 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
     plan_pool_drain,
     xml_disk_move,
 )
-from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile, Mark
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import Mark
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_pool_drain import DrainPlan, DrainSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
@@ -45,7 +47,7 @@ def document(guest: str, disks: t.Mapping[str, str], *, owned: bool = True) -> s
     paths = [path.partition(" ")[0] for name, path in disks.items() if name == "seed" or "readonly" not in path]
     entries = [OwnedVolume(path, uuid(guest), HOST, KNOWN) for path in paths if path]
     first, path = next(iter(disks.items()))
-    return xml_disk_move.moved(xml, first, path.partition(" ")[0], entries) if owned else xml
+    return xml_disk_move.moved(xml, first, path.partition(" ")[0], "qcow2", entries) if owned else xml
 
 
 @dataclasses.dataclass
@@ -76,18 +78,28 @@ class Host:
     def files(self, _pool: str) -> dict[str, int]:
         return {path: self.sizes.get(path, 10) * MIB for path in self.there if path.startswith("/old/")}
 
-    def filesystem(self, directory: str) -> int:
-        pool = directory[1:]
-        return 0 if pool in self.same else hash(pool)
+    def storage(self, pool: PoolDirectory) -> t.Hashable:
+        return "one" if pool.name in self.same else pool.name
 
     def pools(self) -> tuple[str, ...]:
-        return ("old", "fast", "large", "twin")
+        return ("old", "fast", "large", "twin", "lvm")
 
     def pool(self, name: str) -> PoolDirectory:
+        if name == "lvm":
+            return PoolDirectory(name, "logical", "/dev/vg0", group="vg0")
         return PoolDirectory(name, "dir", "/old" if name == "twin" else f"/{name}", here=True)
 
-    def free_bytes(self, directory: str) -> int:
-        return self.free.get(directory[1:], 1000) * MIB
+    def free_bytes(self, pool: PoolDirectory) -> int:
+        return self.free.get(pool.name, 1000) * MIB
+
+    def group(self, pool: str) -> VolumeGroup | None:
+        return VolumeGroup("vg0", 4 * MIB, self.free.get("lvm", 1000) * MIB) if pool == "lvm" else None
+
+    def pool_of(self, path: str) -> str | None:
+        return "lvm" if path.startswith("/dev/") else None
+
+    def content_bytes(self, path: str, _form: str) -> int:
+        return self.sizes.get(path, 10) * MIB + MIB
 
     def located(self, pool: str, volume: str) -> str | None:
         return f"/{pool}/{volume}"
@@ -209,6 +221,28 @@ def test_a_seed_moves_with_its_guest() -> None:
     assert moves(plan_pool_drain.plan(SPEC, host)) == ["web data fast", "web system fast", "web seed fast"]
 
 
+def test_a_volume_group_has_room_for_whole_disks_and_none_for_seeds() -> None:
+    host = Host({"web": document("web", {**WEB, "seed": "/old/web-seed.iso readonly"})}, free={"lvm": 130})
+    spec = DrainSpec("old", ("lvm", "large"))
+    assert moves(plan_pool_drain.plan(spec, host)) == ["web data lvm", "web seed large", "web system lvm"]
+    tight = dataclasses.replace(host, free={"lvm": 64})
+    assert moves(plan_pool_drain.plan(spec, tight)) == ["web data lvm", "web seed large", "web system large"]
+    assert "disk seed of web to pool lvm: a disk that is only read" in refused(host, DrainSpec("old", ("lvm",)))
+
+
+def test_two_disks_whose_names_differ_in_their_ending_do_not_go_to_one_place() -> None:
+    host = Host({"web": document("web", {"a": "/old/web.qcow2", "b": "/old/web.img"})})
+    told = refused(host, DrainSpec("old", ("lvm",)))
+    assert "cannot move disk b of web: /dev/vg0/web is where disk a of web goes; rename one of the two files" in told
+
+
+def test_a_move_onto_a_logical_volume_goes_on() -> None:
+    mark = Mark("data", uuid("web"), WEB["data"], True, KNOWN).text()
+    spec = DrainSpec("old", ("fast", "lvm"))
+    begun = Host(TWO, there=("/dev/vg0/web-data", WEB["data"]), marks={"/lvm/web-data": mark})
+    assert moves(plan_pool_drain.plan(spec, begun))[1] == "web data lvm"
+
+
 def test_a_file_that_is_kept_stays_as_one_that_nobody_uses() -> None:
     kept = Host(
         {"web": document("web", WEB, owned=False)},
@@ -244,7 +278,7 @@ def test_a_disk_that_only_the_running_guest_has_is_told() -> None:
             DrainSpec("odl", ("fats", "nix")),
             "no pool odl here; did you mean old?; cannot drain pool odl: there is no pool",
         ),
-        (DrainSpec("old", ("nix",)), "there is no pool nix here; choose one of old, fast, large, twin"),
+        (DrainSpec("old", ("nix",)), "there is no pool nix here; choose one of old, fast, large, twin, lvm"),
         (DrainSpec("old", ("twin",)), "to: twin is the same directory as old (/old); name another pool"),
     ],
 )

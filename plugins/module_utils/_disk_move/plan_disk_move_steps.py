@@ -1,0 +1,175 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Steps that move a disk of a guest to another place of its host, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = [
+    "Begin", "BeginLogical", "ConvertOff", "CopyOff", "CopyRunning", "Finish", "FinishLogical", "Pivot", "Remember",
+]  # fmt: skip
+
+_AGAIN = " (again: an interrupted run has left a part)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Begin(GuestStep):
+    """Make the empty file that the disk moves into, and the mark beside it."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="of the part that is replaced: inode and birth of the file, as its mark tells, and who uses it",
+        holds="the part, moved aside",
+        leaves="the file; its user",
+        by=("part",),
+    )
+
+    volume: Volume
+    mark: str = dataclasses.field(repr=False)
+    part: FileIdentity | None = None  # the file that an interrupted run has left in its place
+
+    def __str__(self) -> str:
+        return f"create disk {self.volume.path}{_AGAIN if self.part else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class BeginLogical(GuestStep):
+    """Make the logical volume that the disk moves onto; a tag of it is the mark. Behind the content it is zeros."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="of the part that is replaced: UUID of the volume, as its tag tells, and who uses it or has it open",
+        holds="",
+        leaves="the volume; its user",
+        by=("part",),
+    )
+
+    volume: Volume
+    group: str
+    tags: tuple[str, ...] = dataclasses.field(repr=False)
+    content_bytes: int = 0  # what the copy writes
+    part: FileIdentity | None = None
+
+    def __str__(self) -> str:
+        made = f"{bytes_text(self.volume.capacity_bytes)}, logical volume in pool {self.volume.pool}"
+        return f"create disk {self.volume.path} ({made}){_AGAIN if self.part else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyRunning(GuestStep):
+    """Let the running guest's QEMU copy the disk, and write what the guest writes to both."""
+
+    uuid: str = dataclasses.field(repr=False)
+    target: str
+    to: str
+    format: str
+    shallow: bool
+    size_bytes: int
+    goes_on: bool = False  # an interrupted run has begun it
+    becomes: str = ""  # another format than it has
+    flattens: str = ""  # the backing file that it stands on no more
+
+    def __str__(self) -> str:
+        how = "go on copying" if self.goes_on else "copy"
+        size = _content(self.size_bytes, self.flattens)
+        return f"{how} disk {self.target} of running {self.guest} ({size}) to {self.to}{_as(self.becomes)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyOff(GuestStep):
+    """Copy the file of a guest that is off, and compare both."""
+
+    path: str
+    to: str
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"copy disk {self.path} ({bytes_text(self.size_bytes)}) to {self.to}, and compare"
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvertOff(GuestStep):
+    """Copy the content of a disk of a guest that is off into another format, or to or from a device; compare both."""
+
+    path: str
+    to: str
+    size_bytes: int
+    format: str  # that it has
+    to_format: str
+    flattens: str = ""
+
+    def __str__(self) -> str:
+        becomes = _as(self.to_format if self.to_format != self.format else "")
+        return f"copy disk {self.path} ({_content(self.size_bytes, self.flattens)}) to {self.to}{becomes}, and compare"
+
+
+def _content(size_bytes: int, flattens: str) -> str:
+    return bytes_text(size_bytes) + (f", with what it reads of {flattens}" if flattens else "")
+
+
+def _as(form: str) -> str:
+    return f" as {form}" if form else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pivot(GuestStep):
+    """Let the running guest use the copy alone."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID; that the disk is still the one that is copied, into the file that the mark tells of",
+        holds="the copy follows each write until then",
+        leaves="the guest on its old disk; the job",
+        by=("uuid", "path", "to"),
+    )
+
+    uuid: str = dataclasses.field(repr=False)
+    target: str
+    path: str
+    to: str
+    pool: str = dataclasses.field(default="", repr=False)  # of the copy, and its mark
+
+    def __str__(self) -> str:
+        return f"switch disk {self.target} of running {self.guest} to {self.to}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Remember(GuestStep):
+    """Record that the new file was made for the guest, and the old one is no longer its."""
+
+    uuid: str = dataclasses.field(repr=False)
+    path: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"record that disk {self.to} is of {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finish(GuestStep):
+    """Remove the mark."""
+
+    pool: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"record that {self.name} of pool {self.pool} is complete"
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishLogical(GuestStep):
+    """Remove the mark of a logical volume."""
+
+    pool: str
+    path: str
+    tag: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"record that {self.path} of pool {self.pool} is complete"
