@@ -29,6 +29,7 @@ FLOORS = (
     "_address",
     "_seed",
     "_guest",
+    "_snapshot",
     "_disk_move",
     "_migration",
     "_placement",
