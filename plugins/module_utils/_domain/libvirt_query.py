@@ -24,6 +24,7 @@ __all__ = [
     "by_uuid",
     "capabilities",
     "committed",
+    "current_snapshot",
     "definition",
     "filters",
     "find",
@@ -153,6 +154,17 @@ def snapshots(domain: t.Any) -> list[tuple[str, str]]:
                 if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
                     raise
     return found
+
+
+def current_snapshot(domain: t.Any) -> str | None:
+    """The name of the snapshot that the guest's disks stand on; None if there is none."""
+    with contextlib.suppress(Unsupported), explained("read the current snapshot of guest", domain.name()):
+        try:
+            return t.cast(str, domain.snapshotCurrent().getName())
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
+                raise
+    return None
 
 
 def backup_xml(domain: t.Any) -> str | None:

@@ -6,9 +6,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._snapshot import run_snapshot_tree
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.model_snapshot import Snapshot, SnapshotDisk, Tree
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.xml_snapshot import snapshot
+from ansible_collections.corral.virt.plugins.module_utils._storage import run_snapshots
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk, Tree
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import snapshot
 
 libvirt = pytest.importorskip("libvirt")
 
@@ -111,6 +111,6 @@ def test_all_names_are_read(domain: t.Any) -> None:
     for name in names:
         xml = f"<domainsnapshot><name>{name}</name></domainsnapshot>"
         domain.snapshotCreateXML(xml)
-    found = run_snapshot_tree.tree(domain.connect(), domain.UUIDString())
+    found = run_snapshots.tree(domain.connect(), domain.UUIDString())
     assert [one.name for one in reversed(found.lineage())] == names
     assert {one.memory for one in found.by_name.values()} == {"internal"}

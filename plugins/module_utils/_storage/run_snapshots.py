@@ -9,9 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvirt_snapshot
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.model_snapshot import Tree
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.xml_snapshot import snapshot
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Tree
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import snapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 
 __all__ = ["tree"]
@@ -23,5 +22,6 @@ def tree(connection: t.Any, uuid: str) -> Tree:
     def located(pool: str, volume: str) -> str | None:
         return libvirt_storage.path_in(connection, pool, volume)
 
-    found = libvirt_snapshot.documents(libvirt_query.by_uuid(connection, uuid))
-    return Tree(snapshot(xml, located, current=current) for xml, current in found)
+    domain = libvirt_query.by_uuid(connection, uuid)
+    found, current = libvirt_query.snapshots(domain), libvirt_query.current_snapshot(domain)
+    return Tree(snapshot(xml, located, current=name == current) for name, xml in found)
