@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
 __all__ = ["snapshot"]

@@ -6,9 +6,9 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._storage import run_snapshots
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk, Tree
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import snapshot
+from ansible_collections.corral.virt.plugins.module_utils._storage import run_snapshots
 
 libvirt = pytest.importorskip("libvirt")
 
