@@ -30,6 +30,7 @@ FLOORS = (
     "_seed",
     "_guest",
     "_disk_move",
+    "_snapshot",
     "_migration",
     "_placement",
 )

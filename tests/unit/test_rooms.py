@@ -682,8 +682,10 @@ BUDGETS_KIB |= {
     "virt_pool_info": 73,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
-    "virt_disk_move": 233,  # with what goes on in the background, and logical volumes
-    "virt_pool_drain": 239,
+    "virt_disk_move": 236,  # with what goes on in the background, and logical volumes
+    "virt_pool_drain": 240,
+    "virt_snapshot": 275,  # with all that is looked at before a file or a definition goes
+    "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 72,
     "virt_volume": 153,

@@ -1,0 +1,27 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Gather the snapshots of a guest."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Tree
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import snapshot
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+
+__all__ = ["tree"]
+
+
+def tree(connection: t.Any, uuid: str, *, secrets: bool = False) -> Tree:
+    """The snapshots of the guest with this UUID, on request with `secrets` in their documents; raises NotFound."""
+
+    def located(pool: str, volume: str) -> str | None:
+        return libvirt_storage.path_in(connection, pool, volume)
+
+    domain = libvirt_query.by_uuid(connection, uuid)
+    found, current = libvirt_query.snapshots(domain, secrets=secrets), libvirt_query.current_snapshot(domain)
+    return Tree(snapshot(xml, located, current=name == current) for name, xml in found)
