@@ -85,6 +85,7 @@ RECORD: row.Table = {
     "copy_of": Row("metadata/corral:guest/corral:copy/@of"),  # UUID of the guest that it was made a copy of
     "copying": Many("metadata/corral:guest/corral:copying"),  # of the paths being made, those that are to be copies
     "making": Many("metadata/corral:guest/corral:making"),  # being made: not there, or not complete
+    "snapshots": Many("metadata/corral:guest/corral:snapshot"),  # `SnapshotRecord`
     "moving": Row("metadata/corral:guest/corral:moving"),  # to which host
     "moving_from": Row("metadata/corral:guest/corral:moving/@from"),  # UUID of the host it comes from
     "moving_seal": Row("metadata/corral:guest/corral:moving/@seal"),  # of the guest's UUID: definitions are copied

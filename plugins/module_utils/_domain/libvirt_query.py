@@ -143,13 +143,15 @@ def saved_xml(domain: t.Any) -> str | None:
     return None
 
 
-def snapshots(domain: t.Any) -> list[tuple[str, str]]:
-    """Name and XML of each snapshot, to which the guest can revert; snapshots that disappear meanwhile are left out."""
-    found = []
+def snapshots(domain: t.Any, *, secrets: bool = False) -> list[tuple[str, str]]:
+    """Name and XML of each snapshot, to which the guest can revert, on request with `secrets`; snapshots that disappear
+    meanwhile are left out.
+    """
+    found, flags = [], libvirt.VIR_DOMAIN_SNAPSHOT_XML_SECURE if secrets else 0
     with contextlib.suppress(Unsupported), explained("read the snapshots of guest", domain.name()):
         for one in domain.listAllSnapshots():
             try:
-                found.append((one.getName(), one.getXMLDesc()))
+                found.append((one.getName(), one.getXMLDesc(flags)))
             except libvirt.libvirtError as error:
                 if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
                     raise

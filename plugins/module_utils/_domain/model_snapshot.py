@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing as t
 
-__all__ = ["Snapshot", "SnapshotDisk", "Tree"]
+__all__ = ["Snapshot", "SnapshotDisk", "SnapshotRecord", "Tree"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,7 @@ class SnapshotDisk:
     format: str | None = None  # of the overlay
     base: str | None = None  # the file or device that the disk had then
     base_format: str | None = None
+    reverted: str | None = None  # the overlay since the guest went back to it, where others stand on `overlay`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Snapshot:
     memory_file: str | None = None
     disks: tuple[SnapshotDisk, ...] = ()
     deleting: bool = False  # libvirt has begun to delete it, and was interrupted
-    xml: str = dataclasses.field(default="", repr=False)  # libvirt's document, without secrets
+    xml: str = dataclasses.field(default="", repr=False)  # libvirt's document
 
     @property
     def kind(self) -> str:
@@ -64,12 +66,45 @@ class Snapshot:
     @property
     def files(self) -> tuple[str, ...]:
         """The files that are there for this snapshot: overlays, and a file with memory."""
-        return (*self.overlays.values(), *([self.memory_file] if self.memory_file else []))
+        reverted = (disk.reverted for disk in self.disks)
+        return tuple(filter(None, (*self.overlays.values(), *reverted, self.memory_file)))
 
     @property
     def ran(self) -> bool:
         """True if the guest ran then."""
         return self.state not in ("shutoff", "crashed")
+
+
+@dataclasses.dataclass(frozen=True)
+class SnapshotRecord:
+    """What the guest's record tells of a snapshot, beside what libvirt does."""
+
+    TAKING: t.ClassVar[str] = "taking"  # its files may be there, and libvirt not know it
+    MADE: t.ClassVar[str] = "made"
+    DELETING: t.ClassVar[str] = "deleting"  # its content may have been overwritten
+
+    name: str
+    guest: str  # UUID: people copy definitions, records included
+    phase: str = TAKING
+    scheduled: bool = False  # it was named by its time, and goes when its time is over
+    files: tuple[str, ...] = ()  # that are there for it
+    copies: tuple[tuple[str, str], ...] = ()  # UEFI variables and TPM state: where it is, and its copy
+
+    def text(self) -> str:
+        """The entry as text."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @classmethod
+    def of(cls, text: str, guest: str) -> SnapshotRecord | None:
+        """The entry with this text; None if it is damaged, or another guest's."""
+        try:
+            told = json.loads(text)
+            copies = tuple((str(path), str(copy)) for path, copy in told["copies"])
+            files = tuple(map(str, told["files"]))
+            found = cls(str(told["name"]), str(told["guest"]), told["phase"], bool(told["scheduled"]), files, copies)
+        except (ValueError, TypeError, KeyError):
+            return None
+        return found if found.guest == guest else None
 
 
 class Tree:

@@ -23,7 +23,20 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 
-__all__ = ["Progress", "convert", "convert_onto", "corruptions", "create", "flat_bytes", "info", "rebase", "resize"]
+__all__ = [
+    "Progress",
+    "commit",
+    "convert",
+    "convert_onto",
+    "corruptions",
+    "create",
+    "create_overlay",
+    "flat_bytes",
+    "info",
+    "rebase",
+    "repoint",
+    "resize",
+]
 
 Progress = t.Callable[[float], None]  # percent
 _PR_SET_PDEATHSIG = 1
@@ -88,6 +101,22 @@ def rebase(path: str, base: str | None, *, base_format: str = "", progress: Prog
     below = ["-b", base, "-F", base_format] if base else ["-b", ""]
     verb = f"{'rebase' if base else 'flatten'} disk"
     _run(verb, path, ["rebase", "-p", "-t", "writethrough", "-f", "qcow2", *below, path], progress)
+
+
+def commit(path: str, base: str, progress: Progress | None = None) -> None:
+    """Write what stands in the qcow2 `path` into `base`, which it stands on; `path` keeps its content."""
+    _run("merge disk", path, ["commit", "-p", "-t", "writethrough", "-f", "qcow2", "-b", base, "-d", path], progress)
+
+
+def repoint(path: str, base: str, base_format: str) -> None:
+    """Let the qcow2 `path` name another backing file, which has the same content."""
+    _run("rebase disk", path, ["rebase", "-u", "-f", "qcow2", "-b", base, "-F", base_format, path])
+
+
+def create_overlay(path: str, base: str, base_format: str) -> None:
+    """Create the qcow2 `path`, as large as its backing file `base`."""
+    with _complete_or_absent(path):
+        _run("create disk", path, ["create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, path])
 
 
 def resize(path: str, form: str, size_bytes: int, *, shrink: bool = False) -> None:

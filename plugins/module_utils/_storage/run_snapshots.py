@@ -16,12 +16,12 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import libvir
 __all__ = ["tree"]
 
 
-def tree(connection: t.Any, uuid: str) -> Tree:
-    """The snapshots of the guest with this UUID; raises NotFound."""
+def tree(connection: t.Any, uuid: str, *, secrets: bool = False) -> Tree:
+    """The snapshots of the guest with this UUID, on request with `secrets` in their documents; raises NotFound."""
 
     def located(pool: str, volume: str) -> str | None:
         return libvirt_storage.path_in(connection, pool, volume)
 
     domain = libvirt_query.by_uuid(connection, uuid)
-    found, current = libvirt_query.snapshots(domain), libvirt_query.current_snapshot(domain)
+    found, current = libvirt_query.snapshots(domain, secrets=secrets), libvirt_query.current_snapshot(domain)
     return Tree(snapshot(xml, located, current=name == current) for name, xml in found)

@@ -1,0 +1,229 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how a snapshot is deleted: what was written since goes into the file below, and nothing is lost. Pure.
+
+A merge that was begun has overwritten content of then. So the guest's record tells before that the snapshot is being
+deleted, and from then on it can only be deleted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import (
+    Snapshot,
+    SnapshotDisk,
+    SnapshotRecord,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import with_files
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
+    ChainFile,
+    Scene,
+    SnapshotPlan,
+    disposals,
+    leftovers,
+)
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
+    DropSnapshot,
+    ForgetSnapshot,
+    Merge,
+    MergeOff,
+    RecordSnapshot,
+    Redefine,
+)
+
+__all__ = ["check_merge", "check_still_off", "plan"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Merging:
+    """One disk of a snapshot: its overlay, and what stands on and below it."""
+
+    target: str
+    overlay: str
+    base: ChainFile
+    above: str | None  # None: the guest writes to the overlay
+    job: bool = False  # an interrupted run has begun it
+
+
+def plan(scene: Scene) -> SnapshotPlan:
+    """The plan; raises all refusals at once. A snapshot that is not there is no change."""
+    before, snapshot = leftovers(scene), scene.tree.by_name.get(scene.spec.name)
+    if snapshot is None:
+        return SnapshotPlan(before, name=scene.spec.name)
+    if snapshot.kind == "internal":
+        return SnapshotPlan((*before, *_internal(scene, snapshot)), name=snapshot.name)
+    refuse_all([*_of_the_place(scene, snapshot)])
+    merging = [one for disk in snapshot.disks if (one := _merging(scene, snapshot, disk))]
+    refuse_all([*_of_the_guest(scene, merging), *_of_the_files(scene, merging)])
+    steps = _external(scene, snapshot, merging)
+    gone = [disk for disk in snapshot.disks if disk.overlay and disk.target not in scene.disks()]
+    notes = tuple(
+        f"{scene.found.name} has no disk {disk.target} any more; {disk.overlay}, which it wrote to since snapshot "
+        f"{snapshot.name}, is kept"
+        for disk in gone
+    )
+    return SnapshotPlan((*before, *steps), notes=notes, name=snapshot.name)
+
+
+def _internal(scene: Scene, snapshot: Snapshot) -> list[GuestStep]:
+    whose = (scene.found.name, scene.found.uuid, snapshot.name)
+    drop = DropSnapshot(*whose, snapshot.created_s, internal=True)
+    return [drop, *([ForgetSnapshot(*whose)] if scene.entry(snapshot.name) else [])]
+
+
+def _merging(scene: Scene, snapshot: Snapshot, disk: SnapshotDisk) -> _Merging | None:
+    """How a disk is merged; None if it is not, as another line of snapshots has it, or as it is done."""
+    chain = scene.chain(disk.target)
+    paths = [one.path for one in chain]
+    entry = scene.entry(snapshot.name)
+    known = (disk.reverted, disk.overlay, *(entry.files if entry else ()))  # an interrupted run has made others
+    overlay = next((path for path in known if path in paths), None)
+    if snapshot not in scene.tree.lineage() or overlay is None:
+        return None
+    place = paths.index(overlay)
+    base = chain[place + 1] if place + 1 < len(chain) else ChainFile("", "")
+    job = scene.host.job(scene.found.uuid, disk.target) if scene.found.active else None
+    return _Merging(disk.target, overlay, base, paths[place - 1] if place else None, job == "commit")
+
+
+def _external(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) -> list[GuestStep]:
+    found, whose = scene.found, (scene.found.name, scene.found.uuid, snapshot.name)
+    entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid)
+    lost = {disk.overlay for disk in snapshot.disks if disk.target not in scene.disks()}
+    files = tuple(path for path in dict.fromkeys((*snapshot.files, *entry.files)) if path not in lost)
+    entry = dataclasses.replace(entry, phase=SnapshotRecord.DELETING, files=files)
+    copies = tuple(copy for _path, copy in entry.copies)
+    moved = {one.overlay: (one.base.path, one.base.format) for one in merging}
+    return [
+        RecordSnapshot(*whose, entry),
+        *(_merge(scene, snapshot, one) for one in merging),
+        *_defined(scene, merging, moved),
+        *_redefined(scene, snapshot, entry, moved),
+        DropSnapshot(*whose, snapshot.created_s),
+        *disposals(scene, (*files, *copies)),
+        ForgetSnapshot(*whose, (*files, *copies)),
+    ]
+
+
+def _merge(scene: Scene, snapshot: Snapshot, one: _Merging) -> GuestStep:
+    found, taken = scene.found, scene.host.taken_bytes(one.overlay)
+    whose = (found.name, found.uuid, snapshot.name)
+    if found.active:
+        return Merge(*whose, one.target, one.overlay, one.base.path, taken, active=one.above is None, goes_on=one.job)
+    return MergeOff(*whose, one.target, one.overlay, one.base.path, one.base.format, taken, one.above)
+
+
+def _defined(
+    scene: Scene, merging: t.Sequence[_Merging], moved: t.Mapping[str, tuple[str, str]]
+) -> t.Iterator[GuestStep]:
+    """For a guest that is off: its definition, with the files that the overlays were merged into."""
+    found, active = scene.found, {one.overlay: moved[one.overlay] for one in merging if one.above is None}
+    if not found.active and active:
+        xml = with_files(found.xml, active, lambda _pool, _volume: None)
+        yield Define(found.name, xml, "its disks merged", found.uuid, fields_record.fingerprint(found.xml))
+
+
+def _redefined(
+    scene: Scene, snapshot: Snapshot, entry: SnapshotRecord, moved: t.Mapping[str, tuple[str, str]]
+) -> t.Iterator[GuestStep]:
+    """The snapshots above, whose definitions of then name a file that is merged, by this run or an interrupted one."""
+    then = {disk.overlay: (disk.base, disk.base_format or "raw") for disk in snapshot.disks if disk.overlay}
+    gone = {path: (str(base), form) for path, (base, form) in then.items() if path in entry.files and base}
+    files = tuple((path, *to) for path, to in {**gone, **moved}.items())
+    for one in scene.tree.descendants(snapshot.name) if files else ():
+        yield Redefine(scene.found.name, scene.found.uuid, one.name, files)
+
+
+def _cannot(scene: Scene) -> str:
+    return f"cannot delete snapshot {scene.spec.name} of {scene.found.name}"
+
+
+def _of_the_place(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:
+    """What speaks against it by its place in the tree."""
+    lineage = scene.tree.lineage()
+    aside = [one.name for one in scene.tree.children(snapshot.name) if one not in lineage]
+    if aside:
+        yield Refused(
+            f"{_cannot(scene)}: others that are not below the guest's present state stand on it; delete "
+            f"{', '.join(aside)} first"
+        )
+    if snapshot.kind == "mixed":
+        command = shlex.join(["virsh", "snapshot-delete", scene.found.name, snapshot.name])
+        yield Refused(f"{_cannot(scene)}: it is partly inside its disks and partly beside them; use `{command}`")
+
+
+def _of_the_guest(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[VirtError]:
+    found, cannot, kept = scene.found, _cannot(scene), scene.host.kept(scene.found.uuid)
+    if not found.persistent:
+        yield Refused(f"{cannot}: the guest is transient; define it first (virsh define)")
+    if merging and not found.active and "checkpoints" in kept:
+        yield Refused(f"{cannot} while the guest is off: its checkpoints would be lost; start it first")
+    if merging and not found.active and "managed_save" in kept:
+        yield Refused(
+            f"{cannot}: its saved state belongs to the disks as they are; start it, or discard the state "
+            f"({shlex.join(['virsh', 'managedsave-remove', found.name])})"
+        )
+    entry = scene.entry(scene.spec.name)
+    begun = entry is not None and entry.phase == SnapshotRecord.DELETING
+    for one in merging:
+        job = scene.host.job(found.uuid, one.target) if found.active else None
+        if job and not (one.job and begun):
+            show = shlex.join(["virsh", "blockjob", found.name, one.target])
+            yield Refused(f"{cannot}: a block job ({job}) works on disk {one.target} ({show}); wait until it ends")
+
+
+def _of_the_files(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[VirtError]:
+    cannot, snapshot = _cannot(scene), scene.tree.by_name[scene.spec.name]
+    bases = {disk.target: disk.base for disk in snapshot.disks}
+    for one in merging:
+        own = tuple(link.path for link in scene.chain(one.target))
+        user = scene.host.other_user(one.base.path, scene.found.uuid, own) if one.base.path else None
+        if one.base.path != bases[one.target]:
+            yield Refused(
+                f"{cannot}: disk {one.target} was {bases[one.target]} then, and {one.overlay} stands on "
+                f"{one.base.path or 'nothing'} now; somebody has changed its chain: inspect it (qemu-img info "
+                "--backing-chain)"
+            )
+        elif user:
+            yield Refused(
+                f"{cannot}: what {scene.found.name} has written since would change {one.base.path}, which {user} "
+                "uses, too; remove that first"
+            )
+    entry = scene.entry(snapshot.name)
+    begun = entry is not None and entry.phase == SnapshotRecord.DELETING
+    merged = {one.target for one in merging}
+    for disk in snapshot.disks if snapshot in scene.tree.lineage() and not begun else ():
+        if disk.overlay and disk.target in scene.disks() and disk.target not in merged:
+            command = shlex.join(["virsh", "snapshot-delete", "--metadata", scene.found.name, snapshot.name])
+            yield Refused(
+                f"{cannot}: disk {disk.target} does not stand on {disk.overlay} any more; inspect the file, and let "
+                f"libvirt forget the snapshot: `{command}`"
+            )
+
+
+def check_merge(step: Merge | MergeOff, chain: t.Sequence[str], *, active: bool) -> None:
+    """Raise Refused if the overlay does not stand right on its base any more, or the guest was started or stopped."""
+    running = isinstance(step, Merge)
+    place = chain.index(step.overlay) if step.overlay in chain else -1
+    same = place >= 0 and list(chain[place + 1 : place + 2]) == [step.base]
+    if active != running or not same:
+        why = f"the guest {'runs' if active else 'is off'} by now" if active != running else "its chain has changed"
+        raise Refused(f"cannot merge disk {step.target} of {step.what}: {why}; nothing was merged; run again")
+
+
+def check_still_off(step: Define | MergeOff, *, active: bool, same: bool) -> None:
+    """Raise Refused if the guest was started since its disks were merged or left, or something wrote to them."""
+    if active or not same:
+        why = "it was started" if active else "something has written to its disks"
+        raise Refused(
+            f"cannot define {step.guest} with other disks: {why} in the meantime; it has those of before; run again"
+        )

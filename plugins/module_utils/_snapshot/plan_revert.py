@@ -1,0 +1,230 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how a guest goes back to a snapshot, and what it must not throw away unasked. Pure.
+
+A snapshot of disks that the guest's present state stands on is restored by this collection, with every libvirt: new
+files on the content of then, and the definition, UEFI variables and TPM state of then. libvirt itself restores those
+with memory, those inside disks, and those that others stand on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import definition_then
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
+    Scene,
+    SnapshotPlan,
+    age_text,
+    disposals,
+    leftovers,
+)
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
+    CreateOverlay,
+    PowerOff,
+    PutBack,
+    RecordSnapshot,
+    Redefine,
+    Revert,
+    StartAgain,
+)
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_take import deletion_begun, file_name
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
+
+__all__ = ["check_present", "plan"]
+
+_REVERTS = 9_009_000  # the libvirt that reverts to external snapshots
+
+
+def plan(scene: Scene) -> SnapshotPlan:
+    """The plan; raises all refusals at once."""
+    spec, found = scene.spec, scene.found
+    snapshot = scene.tree.by_name.get(spec.name)
+    if snapshot is None:
+        names = ", ".join(scene.tree.by_name) or "none"
+        raise NotFound(f"cannot revert {found.name}: it has no snapshot {spec.name}; it has {names}")
+    entry = scene.entry(spec.name)
+    if entry and entry.phase == SnapshotRecord.DELETING:
+        raise Refused(deletion_begun("revert to", scene, spec.name))
+    own = _is_own(scene, snapshot)
+    present = _present(scene)
+    refuse_all(
+        [*_of_the_guest(scene, snapshot, own=own), *_of_the_files(scene, snapshot), *_unconfirmed(scene, present)]
+    )
+    steps, notes = _own(scene, snapshot, present) if own else _by_libvirt(scene, snapshot, present)
+    state = Change("state of then", None, snapshot.name)
+    kept = tuple(present) if spec.keep_reverted_h and snapshot.kind == "external" else ()
+    return SnapshotPlan(
+        (*leftovers(scene), *steps),
+        (state,),
+        notes=tuple(notes),
+        name=snapshot.name,
+        thrown_away=tuple(present.items()),
+        kept=kept,
+    )
+
+
+def _is_own(scene: Scene, snapshot: Snapshot) -> bool:
+    """True if this collection restores it, with any libvirt."""
+    ours = snapshot.kind == "external" and snapshot.memory == "no"
+    return ours and snapshot.current and not scene.tree.children(snapshot.name)
+
+
+def _present(scene: Scene) -> dict[str, int]:
+    """The files with what the guest has written since its current snapshot, and their bytes."""
+    current = scene.tree.current()
+    targets = [disk.target for disk in current.disks if disk.overlay] if current else []
+    tops = [str(disk.path) for target, disk in scene.disks().items() if target in targets and disk.path]
+    return {path: scene.host.taken_bytes(path) for path in tops if scene.host.exists(path)}
+
+
+def _own(scene: Scene, snapshot: Snapshot, present: t.Mapping[str, int]) -> tuple[list[GuestStep], t.Iterable[str]]:
+    found, spec, token = scene.found, scene.spec, scene.host.token()
+    whose = (found.name, found.uuid, snapshot.name)
+    now = scene.disks()
+    made = {
+        disk.target: CreateOverlay(
+            *whose,
+            disk.target,
+            os.path.join(os.path.dirname(disk.overlay), file_name(scene, disk.target, token, snapshot.name) + ".qcow2"),
+            str(disk.base),
+            disk.base_format or "raw",
+        )
+        for disk in snapshot.disks
+        if disk.kind == "external" and disk.overlay
+    }
+    overlays = {target: step.path for target, step in made.items()}
+    entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid)
+    entry = dataclasses.replace(entry, phase=SnapshotRecord.MADE, files=(*entry.files, *overlays.values()))
+    old = [disk.overlay for disk in snapshot.disks if disk.overlay]
+    tops = tuple(str(disk.path) for disk in now.values() if disk.written and disk.path)
+    xml = definition_then(snapshot.xml, found.xml, overlays)
+    steps: list[GuestStep] = [
+        RecordSnapshot(*whose, entry),
+        *made.values(),
+        *([PowerOff(*whose, tops)] if found.active else []),
+        Define(found.name, xml, f"as of snapshot {snapshot.name}", found.uuid, fields_record.fingerprint(found.xml)),
+        Redefine(*whose, (), tuple(overlays.items())),
+        *(PutBack(*whose, copy, path) for path, copy in entry.copies),
+        RecordSnapshot(*whose, entry, tuple(overlays.values())),
+        *([StartAgain(*whose)] if spec.run else []),
+        *disposals(scene, dict.fromkeys((*present, *old)), keep_h=spec.keep_reverted_h),
+    ]
+    return steps, _notes(scene, snapshot)
+
+
+def _notes(scene: Scene, snapshot: Snapshot) -> t.Iterator[str]:
+    then = {disk.target for disk in snapshot.disks}
+    for target, disk in scene.disks().items():
+        if target not in then and disk.written:
+            yield f"{scene.found.name} had no disk {target} then, and has none now; {disk.path} is kept"
+
+
+def _by_libvirt(
+    scene: Scene, snapshot: Snapshot, present: t.Mapping[str, int]
+) -> tuple[list[GuestStep], t.Iterable[str]]:
+    found, spec, token = scene.found, scene.spec, scene.host.token()
+    kept = snapshot.kind == "external"
+    names = {path: f"{path}.reverted.{token}" for path in present} if kept else {}
+    running = bool(spec.run)
+    step = Revert(found.name, found.uuid, snapshot.name, snapshot.created_s, running, tuple(names.items()))
+    aside: list[GuestStep] = [
+        DeleteVolume(found.name, name, scene.host.identity(path), keep_h=spec.keep_reverted_h)
+        for path, name in names.items()
+    ]
+    entry = scene.entry(snapshot.name)
+    notes = []
+    if entry and entry.copies:
+        notes.append(
+            f"UEFI variables and TPM state of {found.name} stay as they are now: snapshots stand on {snapshot.name}"
+        )
+    return [step, *aside], notes
+
+
+def _cannot(scene: Scene) -> str:
+    return f"cannot revert {scene.found.name} to snapshot {scene.spec.name}"
+
+
+def _of_the_guest(scene: Scene, snapshot: Snapshot, *, own: bool) -> t.Iterator[VirtError]:
+    found, spec, cannot, host = scene.found, scene.spec, _cannot(scene), scene.host
+    kept = host.kept(found.uuid)
+    if not found.persistent:
+        yield Refused(f"{cannot}: the guest is transient; define it first (virsh define)")
+    if snapshot.kind == "mixed":
+        yield Refused(f"{cannot}: it is partly inside its disks and partly beside them; use virsh snapshot-revert")
+    if snapshot.memory != "no" and not spec.run:
+        yield Refused(f"{cannot} without running it: the snapshot has its memory, in which it runs; set run: true")
+    if "managed_save" in kept:
+        yield Refused(f"{cannot}: it has a saved state, which would be lost; start it, or discard the state")
+    if "checkpoints" in kept:
+        yield Refused(
+            f"{cannot}: it has checkpoints, whose bitmaps tell of other content then; delete them first (virsh "
+            "checkpoint-delete)"
+        )
+    if snapshot.kind == "external" and not own and host.version() < _REVERTS:
+        yield from _too_old(scene, snapshot)
+
+
+def _too_old(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:
+    cannot, needs = _cannot(scene), "needs libvirt 9.9 on the hypervisor"
+    newer = [one.name for one in reversed(scene.tree.descendants(snapshot.name))]
+    if snapshot.memory != "no":
+        yield Refused(f"{cannot}: restoring memory {needs}; start it from its disks by hand, or upgrade the host")
+    elif newer:
+        yield Refused(
+            f"{cannot}: others stand on it ({', '.join(newer)}), which {needs}; or delete them first, in this order "
+            "(what the guest has written since stays in it until it is reverted)"
+        )
+    else:
+        yield Refused(f"{cannot}: the guest's present state stands on another line of snapshots, which {needs}")
+
+
+def _of_the_files(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:
+    for disk in snapshot.disks:
+        if disk.kind != "external":
+            continue
+        if not disk.base or not scene.host.exists(disk.base):
+            yield Refused(
+                f"{_cannot(scene)}: {disk.base or 'the file'} with the content of disk {disk.target} is missing; "
+                "restore it, or delete the snapshot"
+            )
+    entry = scene.entry(snapshot.name)
+    for path, copy in entry.copies if entry else ():
+        if not scene.host.exists(copy):
+            yield Refused(f"{_cannot(scene)}: {copy}, the copy of {path}, is missing; restore it")
+
+
+def _unconfirmed(scene: Scene, present: t.Mapping[str, int]) -> t.Iterator[VirtError]:
+    spec, current = scene.spec, scene.tree.current()
+    if spec.confirm == spec.name:
+        return
+    since = f" in {age_text(scene.host.now_s() - current.created_s)}" if current else ""
+    files = "; ".join(f"{path}: {bytes_text(taken)}" for path, taken in present.items())
+    yield Refused(
+        f"{_cannot(scene)}: this throws away what the guest has written{since} ({files or 'in its own files'}); set "
+        f"confirm: {spec.name} if you want that"
+    )
+
+
+def check_present(step: PowerOff | Revert, files: t.Sequence[str], *, created_s: int | None = None) -> None:
+    """Raise Refused if the guest writes to other files than the plan has seen, or the snapshot is another one."""
+    if isinstance(step, PowerOff):
+        same = tuple(files) == step.files
+    else:
+        same = created_s == step.created_s and {old for old, _name in step.thrown_away} <= set(files)
+    if not same:
+        raise Refused(
+            f"cannot revert {step.guest} to snapshot {step.name}: its disks or snapshots have changed since this run "
+            "has read them; it goes on as it is; run again"
+        )

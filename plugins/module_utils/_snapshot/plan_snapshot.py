@@ -1,0 +1,310 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What is asked for of a guest's snapshots, what is asked of its host, and how long scheduled ones are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
+from ansible_collections.corral.virt.plugins.module_utils._core.units import check_existing_name, check_name
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile, check_limits
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import ForgetSnapshot
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = [
+    "ChainFile",
+    "Scene",
+    "SnapshotHost",
+    "SnapshotPlan",
+    "SnapshotSpec",
+    "age_text",
+    "another_run",
+    "checked",
+    "disposals",
+    "expired",
+    "leftovers",
+    "scene",
+    "time_name",
+]
+
+_PERIODS = {"hourly": "%Y%m%d%H", "daily": "%Y%m%d", "weekly": "%G-%V", "monthly": "%Y%m"}
+_MOST_KEPT_H = 8760  # a year
+
+
+@dataclasses.dataclass(frozen=True)
+class SnapshotSpec:
+    """What is asked for, of each of the guests."""
+
+    guest: str
+    name: str  # of the snapshot
+    state: str = "present"
+    scheduled: bool = False  # the name was made from the time
+    description: str = ""
+    kind: str = "external"
+    memory: bool = False
+    quiesce: str = "auto"
+    directory: str | None = None
+    keep: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    run: bool | None = None
+    confirm: str | None = None
+    keep_reverted_h: int = 168
+
+
+class ChainFile(t.NamedTuple):
+    """A file in the chain of a disk."""
+
+    path: str
+    format: str
+
+
+class SnapshotHost(t.Protocol):
+    """The host of the guest; its files are those of this machine."""
+
+    def guest(self, name: str) -> FoundGuest | None:
+        """The guest."""
+
+    def tree(self, uuid: str) -> Tree:
+        """Its snapshots."""
+
+    def kept(self, uuid: str) -> tuple[str, ...]:
+        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
+
+    def disks(self, xml: str) -> list[GuestDisk]:
+        """The disks of a definition."""
+
+    def job(self, uuid: str, target: str) -> str | None:
+        """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
+
+    def chain(self, path: str, form: str) -> tuple[ChainFile, ...]:
+        """A file with this format, and the files that it stands on."""
+
+    def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
+        """Who uses a file, but the guest with this UUID and these files."""
+
+    def file(self, path: str, form: str) -> DiskFile | None:
+        """The file of a disk with this format; None if it is missing or no regular file."""
+
+    def exists(self, path: str) -> bool:
+        """True if there is something of that name."""
+
+    def identity(self, path: str) -> FileIdentity | None:
+        """Which file it is."""
+
+    def taken_bytes(self, path: str) -> int:
+        """Bytes that a file takes."""
+
+    def free_bytes(self, directory: str) -> int:
+        """Bytes that are free there."""
+
+    def memory_bytes(self, xml: str) -> int:
+        """The memory of a guest with this definition."""
+
+    def state_files(self, xml: str, uuid: str) -> tuple[str, ...]:
+        """Its UEFI variables and the directory with the state of its TPM, where they exist."""
+
+    def has_bitmaps(self, path: str) -> bool:
+        """True if a qcow2 holds bitmaps of changed blocks."""
+
+    def version(self) -> int:
+        """The version of libvirt; 9000000 is 9.0.0."""
+
+    def token(self) -> str:
+        """A random word, for names of files; the same for all files of a plan."""
+
+    def now_s(self) -> int:
+        """The time of the host, in seconds since the epoch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """One guest with what is asked for, and its snapshots."""
+
+    spec: SnapshotSpec
+    found: FoundGuest
+    tree: Tree
+    entries: tuple[SnapshotRecord, ...]
+    host: SnapshotHost
+
+    @property
+    def xml(self) -> str:
+        """The definition of the running guest, or the stored one."""
+        return self.found.live_xml or self.found.xml
+
+    def entry(self, name: str) -> SnapshotRecord | None:
+        """What is recorded of a snapshot."""
+        return next((one for one in self.entries if one.name == name), None)
+
+    def disks(self) -> dict[str, GuestDisk]:
+        """The disks of the guest, by target."""
+        return {disk.target: disk for disk in self.host.disks(self.xml)}
+
+    def chain(self, target: str) -> tuple[ChainFile, ...]:
+        """The chain of a disk; empty if the guest has no such disk, or it is no file."""
+        disk = self.disks().get(target)
+        return self.host.chain(disk.path, disk.format) if disk and disk.path else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class SnapshotPlan(Plan[GuestStep]):
+    """What is done about one snapshot."""
+
+    name: str = ""
+    thrown_away: tuple[tuple[str, int], ...] = ()  # files with what was written since the snapshot, and their bytes
+    kept: tuple[str, ...] = ()  # those of them that stay for a while, by their old names
+
+
+def scene(spec: SnapshotSpec, host: SnapshotHost) -> Scene:
+    """The guest with its snapshots; raises NotFound."""
+    found = host.guest(spec.guest)
+    if found is None:
+        raise NotFound(f"cannot look for snapshots of {spec.guest}: there is no such guest here; {WHERE_IT_IS}")
+    texts = fields_record.of(found).get("snapshots") or ()
+    entries = tuple(filter(None, (SnapshotRecord.of(text, found.uuid) for text in texts)))
+    return Scene(spec, found, host.tree(found.uuid), entries, host)
+
+
+def leftovers(scene: Scene) -> tuple[GuestStep, ...]:
+    """The steps that remove what interrupted runs left of snapshots that libvirt does not know, or no longer."""
+    steps: list[GuestStep] = []
+    for entry in scene.entries:
+        if entry.name not in scene.tree.by_name:
+            copies = tuple(copy for _path, copy in entry.copies)
+            # of one that somebody else has deleted, the guest may still write to files
+            gone = copies if entry.phase == SnapshotRecord.MADE else (*entry.files, *copies)
+            steps += disposals(scene, gone)
+            steps.append(ForgetSnapshot(scene.found.name, scene.found.uuid, entry.name, gone))
+    return tuple(steps)
+
+
+def disposals(scene: Scene, paths: t.Iterable[str], *, keep_h: int = 0) -> list[GuestStep]:
+    """The steps that delete those of these files that exist."""
+    found = [path for path in dict.fromkeys(paths) if scene.host.exists(path)]
+    return [DeleteVolume(scene.found.name, path, scene.host.identity(path), keep_h=keep_h) for path in found]
+
+
+def time_name(now_s: int) -> str:
+    """The name of a snapshot that is taken by a schedule."""
+    moment = datetime.datetime.fromtimestamp(now_s, datetime.timezone.utc)
+    return f"corral-{moment:%Y%m%dT%H%M%SZ}"
+
+
+def expired(found: t.Sequence[Snapshot], keep: t.Mapping[str, int]) -> list[str]:
+    """The names of those snapshots whose time is over, the oldest first.
+
+    The newest of each hour, day, ISO week and month (UTC) counts, of as many of them as are kept.
+    """
+    newest_first = sorted(found, key=lambda one: (one.created_s, one.name), reverse=True)
+    kept: set[str] = {one.name for one in newest_first[:1]}
+    for period, count in keep.items():
+        first_of: dict[str, str] = {}
+        for one in newest_first:
+            moment = datetime.datetime.fromtimestamp(one.created_s, datetime.timezone.utc)
+            first_of.setdefault(moment.strftime(_PERIODS[period]), one.name)
+        kept.update(list(first_of.values())[:count])
+    return [one.name for one in reversed(newest_first) if one.name not in kept]
+
+
+def age_text(age_s: int) -> str:
+    """How old something is, in its largest unit."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if age_s >= 2 * length:
+            return f"{age_s // length} {unit}"
+    return f"{max(0, age_s)} seconds"
+
+
+def another_run(guest: str) -> str:
+    """The error for a run that finds another one at work on the guest."""
+    return (
+        f"cannot work on snapshots of {guest}: another run works on its disks, or migrates it; wait for that run, and "
+        "run again"
+    )
+
+
+def checked(params: t.Mapping[str, t.Any], now_s: int) -> list[SnapshotSpec]:
+    """What is asked for of each guest; raises BadInput with every problem."""
+    problems = Problems(check_limits(params))
+    keep = {period: count for period, count in (params["keep"] or {}).items() if count is not None}
+    problems.found += [*_names(params, problems), *_keeping(params, keep), *_of_the_state(params)]
+    problems.refuse()
+    return [
+        SnapshotSpec(
+            guest,
+            params["name"] or time_name(now_s),
+            params["state"],
+            params["name"] is None,
+            params["description"] or "",
+            params["kind"],
+            params["memory"],
+            params["quiesce"],
+            params["directory"],
+            keep,
+            params["run"],
+            params["confirm"],
+            params["keep_reverted_h"],
+        )
+        for guest in params["guests"]
+    ]
+
+
+def _names(params: t.Mapping[str, t.Any], problems: Problems) -> t.Iterator[str]:
+    guests, name = params["guests"], params["name"]
+    if not guests:
+        yield "guests: name at least one"
+    for guest in sorted({guest for guest in guests if guests.count(guest) > 1}):
+        yield f"guests: {guest} is given twice"
+    for guest in guests:
+        problems.tried(lambda guest=guest: check_existing_name(guest, what="guests"))  # type: ignore[misc]
+    if name is not None and params["state"] == "present":
+        problems.tried(lambda: check_name(name, what="name"))
+    elif name == "" or (name and ("/" in name or "\0" in name)):
+        yield f"name: {name!r} is no name of a snapshot; `ansible-playbook corral.virt.snapshots` shows them"
+
+
+def _keeping(params: t.Mapping[str, t.Any], keep: t.Mapping[str, int]) -> t.Iterator[str]:
+    if params["keep"] is not None and params["name"] is not None:
+        yield "keep: counts only snapshots that are named by their time; omit name"
+    if params["keep"] is not None and not any(keep.values()):
+        yield "keep: must keep at least one; set one of hourly, daily, weekly and monthly to 1 or more"
+    yield from (f"keep.{period}: must not be negative, as {count} is" for period, count in keep.items() if count < 0)
+    if not 0 <= params["keep_reverted_h"] <= _MOST_KEPT_H:
+        yield f"keep_reverted_h: must be from 0 to {_MOST_KEPT_H}, not {params['keep_reverted_h']}"
+    if params["at_once"] < 1:
+        yield f"at_once: must be at least 1, not {params['at_once']}"
+
+
+# option -> the states in which it means something
+_ONLY_WITH = {
+    "keep": ("present",),
+    "description": ("present",),
+    "directory": ("present",),
+    "run": ("reverted",),
+    "confirm": ("reverted",),
+}
+
+
+def _of_the_state(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    state = params["state"]
+    for option, states in _ONLY_WITH.items():
+        if params[option] is not None and state not in states:
+            yield f"{option}: requires state: {states[0]}"
+    if state != "present" and params["name"] is None:
+        yield f"name: state: {state} requires the name of the snapshot"
+    if state == "reverted" and params["run"] is None:
+        yield "run: state: reverted requires it; true starts the guest on the content of then, false leaves it off"
+    if params["directory"] is not None and not params["directory"].startswith("/"):
+        yield f"directory: must be an absolute path, not {params['directory']!r}"
+    if params["kind"] == "internal" and params["directory"] is not None:
+        yield "directory: an internal snapshot is kept inside the disks; omit one of directory and kind: internal"

@@ -1,0 +1,241 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Steps that take, merge and restore snapshots of a guest."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+
+__all__ = [
+    "CopyState",
+    "CreateOverlay",
+    "DropSnapshot",
+    "ForgetSnapshot",
+    "Merge",
+    "MergeOff",
+    "PowerOff",
+    "PutBack",
+    "RecordSnapshot",
+    "Redefine",
+    "Revert",
+    "StartAgain",
+    "TakeSnapshot",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class SnapshotStep(GuestStep):
+    """One change of the guest with this UUID that is about one of its snapshots."""
+
+    uuid: str = dataclasses.field(repr=False)
+    name: str
+
+    @property
+    def what(self) -> str:
+        """The snapshot, and whose it is."""
+        return f"snapshot {self.name} of {self.guest}"
+
+
+_PHASES = {
+    SnapshotRecord.TAKING: "record that {} is being taken",
+    SnapshotRecord.MADE: "record {}",
+    SnapshotRecord.DELETING: "record that {} is being deleted",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordSnapshot(SnapshotStep):
+    """Store an entry in the guest's record; files that are made by now become disks of the guest."""
+
+    entry: SnapshotRecord
+    made: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return _PHASES[self.entry.phase].format(self.what)
+
+
+@dataclasses.dataclass(frozen=True)
+class ForgetSnapshot(SnapshotStep):
+    """Remove its entry from the guest's record, with the disks that are gone."""
+
+    gone: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"record that {self.what} is deleted"
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyState(SnapshotStep):
+    """Copy UEFI variables or TPM state beside the disks: libvirt keeps neither in a snapshot without memory."""
+
+    path: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"copy {self.path} to {self.to}"
+
+
+@dataclasses.dataclass(frozen=True)
+class TakeSnapshot(SnapshotStep):
+    """Let all disks of the guest stand still in one moment, and the guest write to new files."""
+
+    xml: str = dataclasses.field(repr=False)
+    kind: str  # external, internal
+    memory: bool = False
+    live: bool = False  # the guest runs
+    quiesce: bool = False  # it has an agent, which is asked
+    required: bool = False  # no snapshot without it
+
+    def __str__(self) -> str:
+        more = [self.kind, *(["with memory"] if self.memory else []), *(["quiesced"] if self.quiesce else [])]
+        return f"take {self.what} ({', '.join(more)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Merge(SnapshotStep):
+    """Let the running guest's QEMU write what stands in an overlay into the file below it."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID; that the overlay still stands right on that file, in the running guest's chain",
+        holds="QEMU's block job",
+        leaves="the guest on its chain",
+        by=("uuid", "overlay", "base"),
+    )
+
+    target: str
+    overlay: str
+    base: str
+    size_bytes: int
+    active: bool = False  # the guest writes to the overlay
+    goes_on: bool = False  # an interrupted run has begun it
+
+    def __str__(self) -> str:
+        verb = "go on merging" if self.goes_on else "merge"
+        return f"{verb} disk {self.target} of {self.what} ({bytes_text(self.size_bytes)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class MergeOff(SnapshotStep):
+    """Write what stands in an overlay of a guest that is off into the file below it."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="that the guest is off, and the overlay still stands right on that file",
+        holds="QEMU's locks on both files",
+        leaves="both files",
+        by=("uuid", "overlay", "base"),
+    )
+
+    target: str
+    overlay: str
+    base: str
+    base_format: str
+    size_bytes: int
+    above: str | None = None  # what stands on the overlay; None: the guest's disk is it
+
+    def __str__(self) -> str:
+        return f"merge disk {self.target} of {self.what} ({bytes_text(self.size_bytes)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Redefine(SnapshotStep):
+    """Replace libvirt's document of a snapshot by one with other files."""
+
+    moved: tuple[tuple[str, str, str], ...] = ()  # a disk of then: its path, another one, and the format of that
+    overlays: tuple[tuple[str, str], ...] = ()  # by target, what the guest writes to since then
+
+    def __str__(self) -> str:
+        return f"record the files of {self.what}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DropSnapshot(SnapshotStep):
+    """Remove a snapshot from libvirt: its entry, and what an internal one holds within the disks."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, and the snapshot's time",
+        holds="",
+        leaves="the snapshot",
+        by=("uuid", "created_s"),
+    )
+
+    created_s: int
+    internal: bool = False
+
+    def __str__(self) -> str:
+        return f"delete {self.what}"
+
+
+@dataclasses.dataclass(frozen=True)
+class CreateOverlay(SnapshotStep):
+    """Create an empty file on the content of then."""
+
+    target: str
+    path: str
+    base: str
+    base_format: str
+
+    def __str__(self) -> str:
+        return f"create disk {self.path} on {self.base}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PowerOff(SnapshotStep):
+    """Switch the guest off; if the run dies, the host starts it again."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, and the files that the running guest writes to",
+        holds="",
+        leaves="the guest running, on its present content",
+        by=("uuid", "files"),
+    )
+
+    files: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"switch off {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PutBack(SnapshotStep):
+    """Replace UEFI variables or TPM state by those of then."""
+
+    copy: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"restore {self.path} from {self.copy}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Revert(SnapshotStep):
+    """Let libvirt go back to a snapshot. What the guest has written since gets another name before."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, the snapshot's time, and the files that the guest writes to",
+        holds="",
+        leaves="the guest as it is, on its present content",
+        by=("uuid", "created_s", "thrown_away"),
+    )
+
+    created_s: int
+    running: bool
+    thrown_away: tuple[tuple[str, str], ...] = ()  # each file, and the name by which it is kept
+
+    def __str__(self) -> str:
+        return f"revert {self.guest} to snapshot {self.name}{', running' if self.running else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class StartAgain(SnapshotStep):
+    """Start the guest on the content of then."""
+
+    def __str__(self) -> str:
+        return f"start {self.guest}"

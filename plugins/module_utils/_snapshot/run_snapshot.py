@@ -1,0 +1,425 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Take, delete and revert to snapshots of many guests: facts, plan, gate, result."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import (
+    GuestDisk,
+    disks,
+    snapshot,
+    with_disks,
+    with_files,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import variables
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_guest_steps,
+    run_definition,
+    run_guest_steps,
+    run_guests,
+)
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Note
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import (
+    files_snapshot,
+    libvirt_snapshot,
+    plan_delete,
+    plan_revert,
+    plan_snapshot,
+    plan_snapshot_steps,
+    plan_take,
+)
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
+    ChainFile,
+    SnapshotPlan,
+    SnapshotSpec,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
+    files_header,
+    files_qemu_img,
+    plan_clone_spec,
+    run_file_users,
+    run_snapshots,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+
+__all__ = ["SnapshotHost", "converge"]
+
+_TPM = "/var/lib/libvirt/swtpm"
+_THAW_S, _START_S = 30, 60  # after which systemd thaws or starts a guest whose run has died
+_PLANS: dict[str, t.Callable[[plan_snapshot.Scene], SnapshotPlan]] = {
+    "present": plan_take.plan,
+    "absent": plan_delete.plan,
+    "reverted": plan_revert.plan,
+}
+
+
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """Bring the snapshot of each guest to its state, and return one result for all."""
+    specs = plan_snapshot.checked(params, int(time.time()))
+    plan_clone_spec.check_local(connection.getURI())
+    results = run_guests.outcomes(
+        specs,
+        lambda spec: _of_guest(connection, spec, params, gate),
+        lambda spec: {"name": spec.guest, "snapshot": spec.name},
+        at_once=params["at_once"],
+    )
+    return run_guests.summary(results)
+
+
+def _of_guest(connection: t.Any, spec: SnapshotSpec, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    with contextlib.ExitStack() as stack:
+        tell = None
+        if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
+            gate.hold(stack, lambda: locks.locked(spec.guest, plan_snapshot.another_run(spec.guest)))
+            progress = Progress(run_disk_move.progress_file(spec.guest))
+            gate.hold(stack, lambda: progress)
+            tell = progress
+        work = _Work(connection, spec, params, tell)
+        made, told = work.converge(gate)
+        result = {
+            **run_guests.result(spec.guest, made, told),
+            "snapshot": made.name,
+            "thrown_away": [{"path": path, "size_bytes": taken} for path, taken in made.thrown_away],
+            "kept": list(made.kept),
+            "frozen_s": work.frozen_s,
+            "pruned": [],
+        }
+        if spec.keep and spec.scheduled:
+            _prune(work, gate.after(made.steps), result)
+    return result
+
+
+def _prune(work: _Work, gate: Gate, result: dict[str, t.Any]) -> None:
+    """Delete the scheduled snapshots whose time is over, the oldest first."""
+    spec = work.spec
+    for name in plan_snapshot.expired(work.scheduled(), spec.keep):
+        one = _Work(work.connection, dataclasses.replace(spec, name=name, state="absent"), work.params, work.tell)
+        try:
+            made, told = one.converge(gate)
+        except VirtError as error:
+            result["notes"].append(str(error))
+            continue
+        more = run_guests.result(spec.guest, made, told)
+        gate = gate.after(made.steps)
+        result["pruned"].append(name)
+        result["steps"] += more["steps"]
+        result["notes"] += more["notes"]
+        result["changed"] = result["changed"] or more["changed"]
+
+
+class SnapshotHost(run_disk_move.DiskMoveHost):
+    """The host behind a connection."""
+
+    @asked
+    def tree(self, uuid: str) -> Tree:
+        """The guest's snapshots."""
+        return run_snapshots.tree(self._connection, uuid, secrets=True)
+
+    def disks(self, xml: str) -> list[GuestDisk]:
+        """The disks of a definition."""
+        return disks(xml, self.located)
+
+    def chain(self, path: str, form: str) -> tuple[ChainFile, ...]:
+        """A file with this format, and the files that it stands on."""
+        found = [ChainFile(path, form)]
+        while found[-1].format == "qcow2":
+            base = next(iter(files_header.bases(found[-1].path)), None)
+            if base is None or base in [one.path for one in found]:
+                break
+            found.append(ChainFile(base, files_header.backing_format(found[-1].path) or "raw"))
+        return tuple(found)
+
+    def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
+        """Who uses a file, but the guest with this UUID and these files."""
+        return run_file_users.users(self._connection, but=but, without=without).of(path)
+
+    def identity(self, path: str) -> FileIdentity | None:
+        """Which file it is."""
+        return identity.of_path(path)
+
+    def memory_bytes(self, xml: str) -> int:
+        """The memory of a guest with this definition."""
+        return int(parse(xml).findtext("memory") or 0) * 1024
+
+    def state_files(self, xml: str, uuid: str) -> tuple[str, ...]:
+        """Its UEFI variables and the directory with the state of its TPM, where they exist."""
+        root = parse(xml)
+        tpm = [os.path.join(_TPM, uuid)] if root.find("devices/tpm/backend[@type='emulator']") is not None else []
+        return tuple(path for path in (*variables(root), *tpm) if os.path.exists(path))
+
+    def has_bitmaps(self, path: str) -> bool:
+        """True if a qcow2 holds bitmaps of changed blocks."""
+        told = files_qemu_img.info(path, "qcow2").get("format-specific", {}).get("data", {})
+        return bool(told.get("bitmaps"))
+
+    @asked
+    def version(self) -> int:
+        """The version of libvirt; 9000000 is 9.0.0."""
+        return libvirt_query.libvirt_version(self._connection)
+
+    @asked
+    def token(self) -> str:
+        """A random word, for names of files; the same for all files of a plan."""
+        return secrets.token_hex(4)
+
+    @asked
+    def now_s(self) -> int:
+        """The time of the host, in seconds since the epoch."""
+        return int(time.time())
+
+
+class _Work:
+    """The steps about one snapshot of one guest."""
+
+    def __init__(
+        self, connection: t.Any, spec: SnapshotSpec, params: t.Mapping[str, t.Any], tell: Progress | None
+    ) -> None:
+        self.connection, self.spec, self.params, self.tell = connection, spec, params, tell
+        self.host = SnapshotHost(connection)
+        self.frozen_s: float | None = None
+        self._unwritten = contextlib.ExitStack()  # from a merge to the definition
+        self._merged: dict[str, int] = {}  # overlays of a guest that is off, and when they were written
+        self._found: FoundGuest | None = None
+        self._definition: run_definition.Definition | None = None
+
+    def converge(self, gate: Gate) -> tuple[SnapshotPlan, list[object]]:
+        """Plan and do; the plan, and what its steps returned."""
+        scene = plan_snapshot.scene(self.spec, self.host)
+        made = _PLANS[self.spec.state](scene)
+        self._found = found = scene.found
+        self._definition = run_definition.Definition(self.connection, found.uuid, found.xml)
+        with self._unwritten, self._running_again(found):
+            return made, gate.run(made.steps, self.do)
+
+    def scheduled(self) -> list[Snapshot]:
+        """The snapshots that were named by their time, with the one that this run takes."""
+        scene = plan_snapshot.scene(self.spec, SnapshotHost(self.connection))
+        names = {entry.name for entry in scene.entries if entry.scheduled}
+        found = [one for one in scene.tree.by_name.values() if one.name in names]
+        new = [] if self.spec.name in scene.tree.by_name else [Snapshot(self.spec.name, scene.host.now_s())]
+        return [*found, *new]
+
+    @contextlib.contextmanager
+    def _running_again(self, found: FoundGuest) -> t.Iterator[None]:
+        """If a revert fails half-way, the guest that ran before runs again; the error says so."""
+        try:
+            yield
+        except VirtError as error:
+            domain = libvirt_query.by_uuid(self.connection, found.uuid)
+            if not found.active or self.spec.state != "reverted" or domain.isActive():
+                raise
+            libvirt_snapshot.start(self.connection, found.uuid, found.name)
+            files_snapshot.disarm(_unit("start", found.uuid))
+            before = libvirt_query.found(domain).xml == found.xml
+            content = "its content of before" if before else f"the content of snapshot {self.spec.name}"
+            raise Failed(f"{error}; {found.name} runs again, on {content}", getattr(error, "done", ())) from error
+
+    def do(self, step: plan_guest_steps.GuestStep) -> object:
+        """Do one step."""
+        if isinstance(step, plan_guest_steps.Define):
+            return self.define(step)
+        if isinstance(step, plan_guest_steps.DeleteVolume):
+            return run_guest_steps.do(self.connection, t.cast(FoundGuest, self._found).uuid, step)
+        return _DOERS[type(step)](self, step)
+
+    def define(self, step: plan_guest_steps.Define) -> object:
+        """Replace the definition of a guest that is off, and whose merged disks nobody has written since."""
+        active = bool(libvirt_query.by_uuid(self.connection, step.uuid).isActive())
+        same = all(os.stat(path).st_mtime_ns == written for path, written in self._merged.items())
+        plan_delete.check_still_off(step, active=active, same=same)
+        done = run_definition.do(t.cast(run_definition.Definition, self._definition), step)
+        self._unwritten.close()
+        return done
+
+    def record(self, step: plan_snapshot_steps.RecordSnapshot) -> None:
+        """Store the entry, and the files that are made by now as disks of the guest."""
+        entries = [text for text in self._entries(step) if self._named(text, step) != step.name]
+        host = self.host.host_uuid()
+        made = [OwnedVolume(path, step.uuid, host, identity.stamped(path)) for path in step.made]
+        self._store(step, [*entries, step.entry.text()], made=made)
+
+    def forget(self, step: plan_snapshot_steps.ForgetSnapshot) -> None:
+        """Remove the entry, and the disks that are gone."""
+        entries = [text for text in self._entries(step) if self._named(text, step) != step.name]
+        self._store(step, entries, gone=step.gone)
+
+    def _named(self, text: str, step: plan_snapshot_steps.SnapshotStep) -> str | None:
+        entry = SnapshotRecord.of(text, step.uuid)
+        return entry.name if entry else None
+
+    def _entries(self, step: plan_snapshot_steps.SnapshotStep) -> t.Sequence[str]:
+        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
+        return fields_record.read(found.xml).get("snapshots") or ()
+
+    def _store(
+        self,
+        step: plan_snapshot_steps.SnapshotStep,
+        entries: t.Sequence[str],
+        *,
+        made: t.Sequence[OwnedVolume] = (),
+        gone: t.Collection[str] = (),
+    ) -> None:
+        domain = libvirt_query.by_uuid(self.connection, step.uuid)
+        found, replaced = libvirt_query.found(domain), {*gone, *(one.path for one in made)}
+
+        def updated(xml: str) -> str:
+            kept = [one for one in fields_record.read(xml).get("volumes") or () if one.path not in replaced]
+            return fields_record.update(xml, {"snapshots": tuple(entries), "volumes": (*kept, *made)})
+
+        with explained("record the snapshots of", step.guest):
+            metadata.set_record(domain, updated(found.xml), updated(found.live_xml) if found.live_xml else None)
+
+    def copy_state(self, step: plan_snapshot_steps.CopyState) -> None:
+        """Copy UEFI variables or TPM state."""
+        files_snapshot.copy_state(step.path, step.to)
+
+    def take(self, step: plan_snapshot_steps.TakeSnapshot) -> Note | None:
+        """Take it, and have the guest thawed whatever becomes of this process."""
+        unit = _unit("thaw", step.uuid)
+        program = ("virsh", "--connect", self.connection.getURI(), "domfsthaw", step.uuid)
+        self.frozen_s, note = libvirt_snapshot.take(
+            self.connection, step, lambda: files_snapshot.arm(unit, _THAW_S, *program)
+        )
+        if self.frozen_s is not None:  # an agent that was silent may still freeze, and is thawed then
+            files_snapshot.disarm(unit)
+        return note
+
+    def can_merge(self, step: plan_snapshot_steps.Merge | plan_snapshot_steps.MergeOff) -> None:
+        """Check that the chain is still as planned."""
+        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
+        tops = {disk.target: disk for disk in self.host.disks(found.live_xml or found.xml)}
+        disk = tops.get(step.target)
+        chain = self.host.chain(disk.path, disk.format) if disk and disk.path else ()
+        plan_delete.check_merge(step, [one.path for one in chain], active=found.active)
+
+    def merge(self, step: plan_snapshot_steps.Merge) -> None:
+        """Merge a disk of the running guest."""
+        libvirt_snapshot.merge(
+            self.connection,
+            step,
+            bandwidth_mib_s=self.params["bandwidth"],
+            timeout_s=self.params["job_timeout"],
+            progress=self._told,
+        )
+
+    def _told(self, done: int, total: int) -> None:
+        if self.tell:
+            self.tell("merge", done, total)
+
+    def merge_off(self, step: plan_snapshot_steps.MergeOff) -> None:
+        """Merge a disk of the guest that is off; nobody can write to it until it is defined."""
+        files_qemu_img.commit(
+            step.overlay, step.base, lambda percent: self._told(int(step.size_bytes * percent / 100), step.size_bytes)
+        )
+        if step.above:
+            files_qemu_img.repoint(step.above, step.base, step.base_format)
+            return
+        lock = files_disk.locked_against_writers(step.overlay, self._unwritten)
+        self._merged[step.overlay] = os.stat(step.overlay).st_mtime_ns
+        plan_delete.check_still_off(step, active=False, same=lock != "taken")
+
+    def redefine(self, step: plan_snapshot_steps.Redefine) -> None:
+        """Let a snapshot name other files."""
+        xml, current = libvirt_snapshot.document(self.connection, step.uuid, step.name)
+        moved = {path: (to, form) for path, to, form in step.moved}
+        changed = with_disks(with_files(xml, moved, self.host.located), dict(step.overlays))
+        libvirt_snapshot.redefine(self.connection, step.uuid, step.name, changed, current=current)
+
+    def is_same(self, step: plan_snapshot_steps.DropSnapshot) -> None:
+        """Check that no other snapshot has its name."""
+        libvirt_snapshot.check_created(step, self._snapshot(step).created_s)
+
+    def _snapshot(self, step: plan_snapshot_steps.SnapshotStep) -> Snapshot:
+        return snapshot(libvirt_snapshot.document(self.connection, step.uuid, step.name)[0], self.host.located)
+
+    def drop(self, step: plan_snapshot_steps.DropSnapshot) -> None:
+        """Delete it in libvirt."""
+        libvirt_snapshot.drop(self.connection, step)
+
+    def create_overlay(self, step: plan_snapshot_steps.CreateOverlay) -> None:
+        """Create an empty file on the content of then."""
+        files_snapshot.create_overlay(step.path, step.base, step.base_format)
+
+    def _written(self, uuid: str) -> tuple[str, ...]:
+        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, uuid))
+        tops = self.host.disks(found.live_xml or found.xml)
+        return tuple(str(disk.path) for disk in tops if disk.written and disk.path)
+
+    def is_present(self, step: plan_snapshot_steps.PowerOff) -> None:
+        """Check that the guest writes to the files that are thrown away."""
+        plan_revert.check_present(step, self._written(step.uuid))
+
+    def power_off(self, step: plan_snapshot_steps.PowerOff) -> None:
+        """Switch the guest off; systemd starts it if this process dies."""
+        program = ("virsh", "--connect", self.connection.getURI(), "start", step.uuid)
+        files_snapshot.arm(_unit("start", step.uuid), _START_S, *program)
+        libvirt_snapshot.stop(self.connection, step.uuid, step.guest)
+
+    def put_back(self, step: plan_snapshot_steps.PutBack) -> None:
+        """Restore UEFI variables or TPM state."""
+        files_snapshot.put_back(step.copy, step.path)
+
+    def start(self, step: plan_snapshot_steps.StartAgain) -> None:
+        """Start the guest."""
+        libvirt_snapshot.start(self.connection, step.uuid, step.guest)
+        files_snapshot.disarm(_unit("start", step.uuid))
+
+    def can_revert(self, step: plan_snapshot_steps.Revert) -> None:
+        """Check snapshot and files."""
+        plan_revert.check_present(step, self._written(step.uuid), created_s=self._snapshot(step).created_s)
+
+    def revert(self, step: plan_snapshot_steps.Revert) -> None:
+        """Go back with libvirt, which removes what was written since, and the guest's record of now."""
+        domain = libvirt_query.by_uuid(self.connection, step.uuid)
+        before = libvirt_query.found(domain)
+        files_snapshot.keep(step.thrown_away)
+        try:
+            libvirt_snapshot.revert(self.connection, step)
+        finally:
+            files_snapshot.unkeep(step.thrown_away)  # of a file that is still there
+        with explained("record the snapshots of", step.guest):
+            text = fields_record.document(parse(before.xml))
+            metadata.set_record(domain, text, text if domain.isActive() else None)
+
+
+def _unit(what: str, uuid: str) -> str:
+    return f"corral-{what}-{uuid}"
+
+
+_DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
+    plan_snapshot_steps.RecordSnapshot: _Work.record,
+    plan_snapshot_steps.ForgetSnapshot: _Work.forget,
+    plan_snapshot_steps.CopyState: _Work.copy_state,
+    plan_snapshot_steps.TakeSnapshot: _Work.take,
+    plan_snapshot_steps.Merge: Looked(_Work.can_merge, _Work.merge),
+    plan_snapshot_steps.MergeOff: Looked(_Work.can_merge, _Work.merge_off),
+    plan_snapshot_steps.Redefine: _Work.redefine,
+    plan_snapshot_steps.DropSnapshot: Looked(_Work.is_same, _Work.drop),
+    plan_snapshot_steps.CreateOverlay: _Work.create_overlay,
+    plan_snapshot_steps.PowerOff: Looked(_Work.is_present, _Work.power_off),
+    plan_snapshot_steps.PutBack: _Work.put_back,
+    plan_snapshot_steps.Revert: Looked(_Work.can_revert, _Work.revert),
+    plan_snapshot_steps.StartAgain: _Work.start,
+}

@@ -1,0 +1,78 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Read the snapshots of guests."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord, Tree
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import plan_snapshot_info
+from ansible_collections.corral.virt.plugins.module_utils._storage import run_snapshots
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space
+
+__all__ = ["read"]
+
+
+def read(connection: t.Any, names: t.Sequence[str] | None) -> dict[str, t.Any]:
+    """The guests with their snapshots, and warnings; without `names`, all guests that have snapshots."""
+    if names:
+        found = [(name, libvirt_query.find(connection, name)) for name in names]
+        missing = [name for name, guest in found if guest is None]
+        if missing:
+            raise NotFound(f"cannot read snapshots: there is no guest {', '.join(missing)} here; {WHERE_IT_IS}")
+        domains = [libvirt_query.by_uuid(connection, guest.uuid) for _name, guest in found if guest]
+    else:
+        domains = libvirt_query.of_all(connection, lambda domain: domain)
+    guests, warnings = [], list[str]()
+    for domain in domains:
+        try:
+            guest, more = _of_guest(connection, domain)
+        except NotFound:  # it was removed meanwhile
+            continue
+        except VirtError as error:
+            warnings.append(str(error))
+            continue
+        if names or guest["snapshots"]:
+            guests.append(guest)
+            warnings += more
+    return {"guests": sorted(guests, key=lambda one: str(one["name"])), "warnings": warnings}
+
+
+def _of_guest(connection: t.Any, domain: t.Any) -> tuple[dict[str, t.Any], list[str]]:
+    name, uuid = domain.name(), domain.UUIDString()
+    tree = run_snapshots.tree(connection, uuid)
+    texts = fields_record.read(libvirt_query.definition(domain)).get("snapshots") or ()
+    entries = [entry for entry in (SnapshotRecord.of(text, uuid) for text in texts) if entry]
+    paths = [path for _depth, one in tree.ordered for path in one.files]
+    paths += [copy for entry in entries for _path, copy in entry.copies]
+    snapshots = plan_snapshot_info.described(tree, entries, _taken(paths), int(time.time()))
+    picture = plan_snapshot_info.picture(name, snapshots)
+    more = list(plan_snapshot_info.warnings(name, snapshots, _room(tree)))
+    return {"name": name, "uuid": uuid, "snapshots": snapshots, "tree": picture}, more
+
+
+def _taken(paths: t.Iterable[str]) -> dict[str, int]:
+    """The bytes that those files take that exist."""
+    found = {}
+    for path in paths:
+        if os.path.isfile(path):
+            found[path] = free_space.allocated(path)
+    return found
+
+
+def _room(tree: Tree) -> dict[str, tuple[int, int]]:
+    """Free and all bytes of the directories that the guest writes to since its current snapshot."""
+    current, found = tree.current(), {}
+    for directory in {os.path.dirname(path) for path in current.overlays.values()} if current else ():
+        if os.path.isdir(directory):
+            space = free_space.measure(directory, None)
+            found[directory] = (space.free_bytes, space.total_bytes)
+    return found
