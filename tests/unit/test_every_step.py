@@ -23,6 +23,7 @@ BASES = {
     "_image.plan_image.ImageStep",
     "_migration.plan_migrate.MigrateStep",
     "_migration.plan_migrate._OfDisk",
+    "_migration.plan_migrate._OfSnapshots",
     "_noun.plan_noun.NounStep",
     "_power.plan_power_steps.GuestStep",
     "_storage.plan_mount.MountStep",

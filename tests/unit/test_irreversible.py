@@ -46,6 +46,8 @@ KNOWN = {
     "plugins/module_utils/_tls/files_tls.py:*": "under the lock of the set; the table in the guide",
     "plugins/module_utils/_system/work_directory.py:*": UNFINISHED,
     "plugins/module_utils/_storage/run_clone.py:*": "under a look, or under the locks that qemu-img takes; the table in the guide",
+    "plugins/module_utils/_migration/files_snapshot_note.py:*": NOTES,
+    "plugins/module_utils/_migration/libvirt_snapshot_metadata.py:forget": LOOKED,
     "plugins/module_utils/_migration/run_copy_offline.py:release": LOOKED,
     "plugins/module_utils/_storage/run_disposal.py:act": LOOKED,
     "plugins/module_utils/_image/run_fetch.py:*": UNFINISHED,

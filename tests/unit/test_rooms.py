@@ -694,8 +694,8 @@ BUDGETS_KIB |= {
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
-# hosts know of a block device, a pool or a server.
-BUDGETS_KIB |= {"virt_migrate": 256, "virt_migrations": 256, "virt_tls": 50}
+# hosts know of a block device, a pool or a server. It carries snapshots, with their files.
+BUDGETS_KIB |= {"virt_migrate": 268, "virt_migrations": 268, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is

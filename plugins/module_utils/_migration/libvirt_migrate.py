@@ -407,4 +407,5 @@ def _remove(domain: t.Any) -> None:
         raise Failed(f"cannot remove the copy of {domain.name()}: it is running now, so it is not dead; run again")
     if domain.isActive():
         domain.destroy()
-    domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)  # a transient one went with its process
+    flags = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    domain.undefineFlags(flags)  # a transient one went with its process

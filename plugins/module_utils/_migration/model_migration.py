@@ -11,6 +11,7 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Move",
     "Observation",
     "Pool",
+    "SavedSnapshot",
     "Tuning",
     "arriving_name",
 ]
@@ -88,6 +90,7 @@ class MigratingGuest:
         tuple[str, str | None], ...
     ] = ()  # what it writes beside its disks; shared storage that holds it
     managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
+    snapshots: tuple[Snapshot, ...] = ()
     job: str = ""  # what libvirt is at work on
 
 
@@ -116,6 +119,14 @@ class DiskMove:
     def dest_path(self) -> str:
         """Its path on the destination."""
         return self.volume.path if self.volume else self.path
+
+
+class SavedSnapshot(t.NamedTuple):
+    """A snapshot as libvirt keeps it."""
+
+    name: str
+    xml: str  # with secrets: it is never shown
+    current: bool  # the guest's disks stand on it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,6 +251,8 @@ class Move:
     variables: tuple[LeftDisk, ...] = ()  # UEFI variables of a running guest: QEMU sends them, and the file is left
     kept: tuple[tuple[str, str], ...] = ()  # those of them that stay on the source, and why
     firmware: tuple[tuple[str, str], ...] = ()  # paths on the source and on the destination, where they differ
+    snapshots: tuple[str, ...] = ()  # names of the guest's snapshots, parents first
+    snapshots_seen: str = ""  # fingerprint of their documents
 
     @property
     def renamed(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
+from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshots import named
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPIED,
     COPY,
@@ -22,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 
 __all__ = [
     "Abort",
+    "CarrySnapshots",
     "Clear",
     "CopyDisk",
     "CopyFile",
@@ -29,6 +31,7 @@ __all__ = [
     "DisableAutostart",
     "FinishRemoval",
     "Forget",
+    "ForgetSnapshots",
     "MakeDisk",
     "Migrate",
     "MigrateStep",
@@ -141,6 +144,31 @@ class Reserve(MigrateStep):
     template = "reserve {1.guest} on {1.dest}, where it cannot be started yet"
 
 
+class _OfSnapshots(MigrateStep):
+    @property
+    def snapshots(self) -> str:
+        """The snapshots by name."""
+        return named(self.move.snapshots)
+
+
+class CarrySnapshots(_OfSnapshots):
+    """Let libvirt of the destination have the snapshots; a note on the source keeps them as well."""
+
+    template = "define {0.snapshots} of {1.guest} on {1.dest}"
+
+
+class ForgetSnapshots(_OfSnapshots):
+    """Let libvirt of the source forget the snapshots, whose files stay: it migrates no guest that has any."""
+
+    template = "remove {0.snapshots} of {1.guest} from libvirt of the source, without files"
+    look = Look(
+        at="names and documents of all snapshots of the guest",
+        holds="nothing; a snapshot that is taken later stops the migration",
+        leaves="the guest with its snapshots on the source",
+        by=("move.snapshots_seen",),
+    )
+
+
 class UndefineOnSource(MigrateStep):
     """Forget it on the source."""
 
@@ -251,6 +279,7 @@ def steps(move: Move, files: t.Mapping[str, FileIdentity | None] | None = None) 
         *(CopyFile(move, path) for path in move.files),
         # It is in two places for a moment; the new one cannot be started before the old one is gone.
         Reserve(move),
+        *([CarrySnapshots(move), ForgetSnapshots(move)] if move.snapshots else []),
         Migrate(move) if move.active else UndefineOnSource(move),
         *finish(move, [*left, *move.variables], define=True),
     ]

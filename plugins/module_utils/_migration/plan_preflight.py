@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import version
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_snapshots
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPIED,
     MigratingGuest,
@@ -26,8 +27,6 @@ __all__ = ["check", "findings", "notes", "uses_ports"]
 _KEPT = {
     "managed_save": "it has a managed save and would resume from that; start it, or discard the managed save (virsh "
     "managedsave-remove {name})",
-    "snapshots": "libvirt keeps snapshots of it, which would stay behind; merge or delete them (virsh snapshot-list "
-    "{name})",
     "checkpoints": "libvirt keeps checkpoints of it, which would stay behind; delete them (virsh checkpoint-list "
     "{name})",
 }
@@ -88,7 +87,16 @@ def uses_ports(move: Move) -> bool:
 
 def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:
     """All preflight failures that both hosts' facts show, each with its remedy."""
-    parts = (_maintenance, _identity, _free_space, _what_it_runs_on, _what_it_is_tied_to, _transport, _versions)
+    parts = (
+        _maintenance,
+        _identity,
+        _free_space,
+        _what_it_runs_on,
+        _what_it_is_tied_to,
+        _snapshots,
+        _transport,
+        _versions,
+    )
     return [*move.refused, *(text for part in parts for text in part(move, guest, source, dest))]
 
 
@@ -186,11 +194,16 @@ def _what_it_is_tied_to(
             f"{move.dest} and migrate the guest while it runs"
         )
     for kept in guest.managed_state:
-        yield _KEPT[kept].format(name=guest.name)
+        if kept in _KEPT:
+            yield _KEPT[kept].format(name=guest.name)
     if guest.job:
         yield (
             f"libvirt is running a job on it ({guest.job}); wait for that, or abort it (virsh domjobabort {guest.name})"
         )
+
+
+def _snapshots(move: Move, guest: MigratingGuest, _source: MigrationHost, _dest: MigrationHost) -> t.Iterator[str]:
+    return plan_snapshots.problems(move, guest)
 
 
 def _transport(move: Move, _guest: MigratingGuest, _source: MigrationHost, _dest: MigrationHost) -> t.Iterator[str]:

@@ -370,13 +370,13 @@ def outcome(acted: t.Sequence[Verdict], last: Verdict) -> Verdict:
     return (acted[-1] if last.wait else last)._replace(meaning=acted[0].meaning)
 
 
-def task(seen: Observation, verdict: Verdict) -> str:
+def task(seen: Observation, verdict: Verdict, *, noted: bool = False) -> str:
     """What a run does about a guest found like this: leave it, move it, finish an arrived migration, or reconcile
-    first.
+    first. `noted`: True if snapshots of the guest are in a note, and may be missing on the source.
     """
     if verdict.action in ("leave", "move"):
         return verdict.action
-    if verdict.action == "rolled_back":
+    if verdict.action == "rolled_back" and not noted:
         return "move"  # what was made there for it is made anew
     return "finish" if seen.source == "absent" and verdict.end == ARRIVED else "reconcile"
 

@@ -33,12 +33,16 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_shared_storage,
     plan_disk_move_stages,
     plan_same_storage,
+    plan_snapshots,
     run_migration_files,
+    run_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DiskMove,
     LeftDisk,
     MigrationHost,
+    Pool,
+    SavedSnapshot,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import (
     deletable,
@@ -81,9 +85,17 @@ _FILE = (
 
 
 def disks(
-    endpoints: Endpoints, params: t.Mapping[str, t.Any], found: FoundGuest, dest: MigrationHost, *, assumed: bool
+    endpoints: Endpoints,
+    params: t.Mapping[str, t.Any],
+    found: FoundGuest,
+    dest: MigrationHost,
+    *,
+    assumed: bool,
+    snapshots: t.Sequence[SavedSnapshot] = (),
 ) -> tuple[tuple[DiskMove, ...], list[str]]:
-    """How each disk is transferred, and why disks cannot be; with `assumed`, images that can be imported are there."""
+    """How each disk, and each file of the `snapshots`, is transferred, and why disks cannot be; with `assumed`, images
+    that can be imported are there.
+    """
     document = found.live_xml or found.xml
     recorded = fields_record.read(document)
     # Only what a run to this very host made there, and nobody else since, may be replaced.
@@ -94,24 +106,31 @@ def disks(
     entries = fields_disk.media(parse(document))
     raw = {item["target"] for item in entries if item.get("format") == "raw"}
     requested = as_requested(entries, params, assumed=assumed)
-    by_name = {pool.name: pool for pool in dest.pools}
+    by_name: dict[str | None, Pool] = {pool.name: pool for pool in dest.pools}
     looked = [
-        plan_disk_move_stages.DiskMoveFacts(
-            one, one.target in raw, pools, ours, found.active, by_name.get(one.into or "")
-        )
+        plan_disk_move_stages.DiskMoveFacts(one, one.target in raw, pools, ours, found.active, by_name.get(one.into))
         for one in requested
     ]
-    seen = [hosts.disk(facts) for facts in looked]
     located = functools.partial(libvirt_storage.path_in, endpoints.source)
+    kept = plan_snapshots.disks(snapshots, requested, params["storage"], located)
+    kept = [one for one in kept if not run_snapshots.is_gone(one.disk.path)]
+    looked += [plan_disk_move_stages.DiskMoveFacts(one.disk, one.raw, pools, ours, found.active) for one in kept]
+    seen = plan_snapshots.each_once([hosts.disk(facts) for facts in looked])
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
-    wrong = [
-        *unknown_disks(entries, params),
-        *wrong_pools(dest, params["dest"], [params["pool"], *params["disk_pool"].values()]),
-    ]
+    pools_asked = [params["pool"], *params["disk_pool"].values()]
+    wrong = [*unknown_disks(entries, params), *wrong_pools(dest, params["dest"], pools_asked)]
     moves, problems = ways(seen, active=found.active, waiting=waiting, wrong=wrong)
-    fixed = {one.path for one in seen if one.fixed} | {file.path for one in seen for file in one.chain}
-    free = unused(endpoints.source, deletable(moves, fixed=fixed, owned=_owned(recorded)), found.uuid)
+    own = [*_owned(recorded), *(one.disk.path for one in kept if one.own)]
+    free = _free(endpoints.source, moves, seen, own, found.uuid)
     return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves), problems
+
+
+def _free(
+    source: t.Any, moves: t.Iterable[DiskMove], seen: t.Sequence[MigratingDisk], own: t.Collection[str], uuid: str
+) -> set[str]:
+    """Paths of the disks to delete on the source when the guest has left it."""
+    fixed = {one.path for one in seen if one.fixed} | {file.path for one in seen for file in one.chain}
+    return unused(source, deletable(moves, fixed=fixed, owned=own), uuid)
 
 
 def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:
@@ -120,11 +139,11 @@ def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
-    """The paths of a guest (its UUID) that no other guest and no other image uses."""
+    """The paths of a guest (its UUID) that no other guest and no other image uses; these may stand on each other."""
     wanted = set(paths)
     if not wanted:
         return wanted
-    used = run_file_users.users(source, but=uuid)
+    used = run_file_users.users(source, but=uuid, without=wanted)
     return {path for path in wanted if used.of(path) is None}
 
 

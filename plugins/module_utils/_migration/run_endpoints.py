@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_bindings
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage, libvirt_migrate
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
@@ -105,7 +106,7 @@ def _known(connection: t.Any) -> list[tuple[dict[str, t.Any], dict[str, t.Any]]]
     return [(pool, xml_host.pool(pool["xml"])) for pool in libvirt_query.pools(connection)]
 
 
-def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
+def guest(connection: t.Any, found: FoundGuest, snapshots: t.Sequence[Snapshot] = ()) -> MigratingGuest:
     """The facts about the guest for a preflight."""
     xml = found.live_xml or found.xml
     job = (
@@ -118,6 +119,7 @@ def guest(connection: t.Any, found: FoundGuest) -> MigratingGuest:
         uuid=found.uuid,
         state=found.state,
         managed_state=libvirt_query.managed_state(connection, found.uuid),
+        snapshots=tuple(snapshots),
         job=job,
         local_state=tuple((path, files_shared_storage.holder(path)) for path in xml_host_bindings.local_state(xml)),
         **xml_host_bindings.needs(xml),

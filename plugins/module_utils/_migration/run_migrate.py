@@ -18,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host_bindings
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
@@ -27,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     plan_convergence,
     plan_migrate,
     plan_preflight,
+    plan_snapshots,
     plan_verdict,
     run_copy_offline,
     run_disk_moves,
@@ -34,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     run_migration_files,
     run_reconcile,
     run_send_guest,
+    run_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DiskMove,
@@ -41,6 +44,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     MigrationHost,
     Move,
     Observation,
+    SavedSnapshot,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrate import MigrateStep
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import (
@@ -160,7 +164,7 @@ class _Run:
         verdict = plan_verdict.judge(scene.seen)
         moving, dest = scene.recorded.get("moving") or "", self.params["dest"]
         plan_verdict.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
-        task = plan_verdict.task(scene.seen, verdict)
+        task = plan_verdict.task(scene.seen, verdict, noted=self._noted(scene))
         if task != "reconcile":
             return self._finished(task, scene, verdict, before)
         if before:
@@ -173,6 +177,10 @@ class _Run:
     def _reconciled(self, scene: _Scene, first: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         self.gate.run(first, lambda _step: self.reconcile(scene.uuid, scene.recorded))
         return self.converge(first)
+
+    def _noted(self, scene: _Scene) -> bool:
+        """True if an interrupted migration has left a note with snapshots that the source may lack."""
+        return scene.seen.begun == "here" and bool(run_snapshots.noted(scene.uuid))
 
     def _look(self) -> _Scene:
         """A consistent look at both hosts: an earlier migration may end between two questions."""
@@ -229,10 +237,11 @@ class _Run:
         domain = libvirt_query.by_uuid(self.endpoints.source, found.uuid)
         if found.state == "running":
             libvirt_migrate.measure_dirtying(domain)
-        move = self._move(found, scene.recorded, source, dest)
+        snapshots = run_snapshots.known(self.endpoints.source, found.uuid, moving=scene.seen.begun == "here")
+        move = self._move(found, scene.recorded, source, dest, snapshots)
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
             dest = dataclasses.replace(dest, pools=run_endpoints.pools(self.endpoints.dest))
-        move, bridges = self._checked(move, found, source, dest)
+        move, bridges = self._checked(move, found, source, dest, plan_snapshots.parsed(snapshots))
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [plan_convergence.can_work(dirty, move.tuning)])
@@ -259,12 +268,17 @@ class _Run:
         }
 
     def _checked(
-        self, move: Move, found: FoundGuest, source: MigrationHost, dest: MigrationHost
+        self,
+        move: Move,
+        found: FoundGuest,
+        source: MigrationHost,
+        dest: MigrationHost,
+        snapshots: t.Sequence[Snapshot],
     ) -> tuple[Move, tuple[str, ...]]:
         """The move with the firmware paths on the destination, and the guest's bridges; raises Refused with all
         preflight failures.
         """
-        guest = run_endpoints.guest(self.endpoints.source, found)
+        guest = run_endpoints.guest(self.endpoints.source, found, snapshots)
         lacks = run_endpoints.cpu_incompatibility(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
         filtered = files_ports.filtered(move.dest) if plan_preflight.uses_ports(move) else None
         missing = lacking(self.endpoints.source, self.endpoints.dest, dest, found, move.files)
@@ -285,12 +299,20 @@ class _Run:
         return libvirt_migrate.dirty_mib_s(self.endpoints.source, domain)
 
     def _move(
-        self, found: FoundGuest, recorded: t.Mapping[str, t.Any], source: MigrationHost, dest: MigrationHost
+        self,
+        found: FoundGuest,
+        recorded: t.Mapping[str, t.Any],
+        source: MigrationHost,
+        dest: MigrationHost,
+        snapshots: t.Sequence[SavedSnapshot],
     ) -> Move:
         own = is_here(self.endpoints.source.getURI()) and found.active
         variables, kept = run_disk_moves.variables(self.endpoints, found) if own else ((), ())
         assumed = self.gate.assumes(lambda: bool(self.params["assume_images"]))
-        disks, refused = run_disk_moves.disks(self.endpoints, self.params, found, dest, assumed=assumed)
+        disks, refused = run_disk_moves.disks(
+            self.endpoints, self.params, found, dest, assumed=assumed, snapshots=snapshots
+        )
+        self.notes += run_snapshots.notes(self.endpoints.source, found.name, snapshots)
         return self._bare_move(
             found.uuid,
             source_uuid=source.uuid,
@@ -303,6 +325,8 @@ class _Run:
             files=() if found.active else tuple(run_copy_offline.files(found)),
             variables=variables,
             kept=kept,
+            snapshots=tuple(one.name for one in snapshots),
+            snapshots_seen=plan_snapshots.fingerprint(snapshots),
         )
 
     def _bare_move(self, uuid: str, **more: t.Any) -> Move:
@@ -414,6 +438,7 @@ class _Run:
         if self._hold is None and is_system(self.endpoints.source.getURI()):
             with Hold(self.endpoints.source.getURI(), move.guest, move.uuid, (), "its migration is being finished"):
                 pass
+        run_snapshots.forget_note(move.uuid)
         run_reconcile.settle(self.endpoints.dest, move.uuid)
 
     def remove(self, move: Move, step: plan_migrate.RemoveDisk) -> None:
@@ -460,6 +485,11 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     ),
     plan_migrate.Migrate: Looked(_as_planned, lambda run, _ends, move, _step: run.send(move)),
     plan_migrate.Reserve: _guarded(lambda _run, endpoints, move, _step: run_copy_offline.reserve(endpoints, move)),
+    plan_migrate.CarrySnapshots: _guarded(lambda _run, endpoints, move, _step: run_snapshots.carry(endpoints, move)),
+    plan_migrate.ForgetSnapshots: Looked(
+        lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.check_as_planned(endpoints, move)),
+        lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.forget(endpoints, move)),
+    ),
     plan_migrate.UndefineOnSource: Looked(
         lambda run, _endpoints, move, _step: run.check_before_undefine(move),
         lambda run, _endpoints, move, _step: run.undefine(move),

@@ -34,6 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     run_copy_offline,
     run_disk_moves,
     run_migration_files,
+    run_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
@@ -68,9 +69,10 @@ def begin(source: t.Any, move: Move) -> None:
         else {}
     )
     guest = libvirt_query.by_uuid(source, move.uuid)
-    others = (
-        {} if fields_record.of(libvirt_query.found(guest)).get("moving") else {"moving_made": (), "moving_let_run": ""}
-    )
+    others: dict[str, t.Any] = {}
+    if not fields_record.of(libvirt_query.found(guest)).get("moving"):
+        others = {"moving_made": (), "moving_let_run": ""}
+        run_snapshots.forget_note(move.uuid)  # of a migration whose end this host never saw
     run_migration_files.remember(guest, {**others, **record_of_move(move, found)})
 
 
@@ -122,6 +124,7 @@ def settle(dest: t.Any, uuid: str) -> None:
     made = [Made.parse(text) for text in recorded.get("moving_made") or ()]
     named = [
         *sources(there.live_xml or there.xml, located, below=True),
+        *(path for xml in run_snapshots.documents(domain) for path in sources(xml, located, below=True)),
         *(one.path for one in made),  # what is below a disk that is off
     ]
     host = xml_host.host(libvirt_query.capabilities(dest))["uuid"]
@@ -269,8 +272,12 @@ def clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
     Returns which files stay, and why.
     """
     dest, source = endpoints.or_none("dest"), endpoints.or_none("source")
-    if dest is None or source is None or libvirt_migrate.state_there(source, uuid) == "absent":
+    if source is None or libvirt_migrate.state_there(source, uuid) == "absent":
         return []  # the record stays, and the next run does it
+    run_snapshots.put_back(source, uuid)
+    if dest is None:
+        return []  # the same
     strange = run_migration_files.clear(endpoints, uuid)
+    run_snapshots.forget_note(uuid)
     _forget_migration(source, uuid)
     return strange

@@ -1,0 +1,30 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""How a refusal names the snapshots of a guest, and what removes them. Pure."""
+
+from __future__ import annotations
+
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
+
+__all__ = ["named", "remedy"]
+
+_MOST = 5
+
+
+def named(names: t.Sequence[str]) -> str:
+    """The snapshots by name, not more than a few."""
+    return f"{agree(len(names), 'snapshot', 'snapshots')} {some_of(names, _MOST)}"
+
+
+def remedy(guest: str, names: t.Sequence[str]) -> str:
+    """The commands that merge or delete snapshots."""
+    first = shlex.join(["virsh", "snapshot-delete", guest, names[0]])
+    return (
+        f"delete {agree(len(names), 'it', 'them')} (playbook delete_snapshot, virt_snapshot with state: absent, or "
+        f"`{first}`{'' if len(names) == 1 else ' and so on'})"
+    )

@@ -1,0 +1,43 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""What libvirt keeps of a guest's snapshots: read with secrets, defined elsewhere, forgotten. No file is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import SavedSnapshot
+
+__all__ = ["define", "forget", "saved"]
+
+
+def saved(domain: t.Any) -> tuple[SavedSnapshot, ...]:
+    """The snapshots of a guest, parents first."""
+    with contextlib.suppress(Unsupported), explained("read the snapshots of guest", domain.name()):
+        return tuple(
+            SavedSnapshot(
+                one.getName(), one.getXMLDesc(libvirt.VIR_DOMAIN_SNAPSHOT_XML_SECURE), current=bool(one.isCurrent())
+            )
+            for one in domain.listAllSnapshots(libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL)
+        )
+    return ()
+
+
+def define(domain: t.Any, snapshots: t.Iterable[SavedSnapshot]) -> None:
+    """Define snapshots, parents first, whose files exist, or will."""
+    for one in snapshots:
+        flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
+        with explained(f"define snapshot {one.name} of guest", domain.name()):
+            domain.snapshotCreateXML(one.xml, flags | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT * one.current))
+
+
+def forget(domain: t.Any) -> None:
+    """Remove libvirt's metadata of all snapshots, children first."""
+    with explained("remove the metadata of the snapshots of guest", domain.name()):
+        for one in reversed(domain.listAllSnapshots(libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL)):
+            one.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)

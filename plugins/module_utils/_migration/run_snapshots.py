@@ -1,0 +1,108 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Carry the snapshots of a guest to another host, and put them back where it stays."""
+
+from __future__ import annotations
+
+import functools
+import os.path
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import of_snapshot, sources
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    files_snapshot_note,
+    libvirt_snapshot_metadata,
+    plan_snapshots,
+)
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move, SavedSnapshot
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+
+__all__ = [
+    "carry",
+    "check_as_planned",
+    "documents",
+    "forget",
+    "forget_note",
+    "is_gone",
+    "known",
+    "noted",
+    "notes",
+    "put_back",
+]
+
+
+def known(source: t.Any, uuid: str, *, moving: bool) -> tuple[SavedSnapshot, ...]:
+    """The snapshots of a guest, with those that an interrupted migration took from the source (`moving`)."""
+    there = libvirt_snapshot_metadata.saved(libvirt_query.by_uuid(source, uuid))
+    return plan_snapshots.all_of(noted(uuid), there) if moving else there
+
+
+def noted(uuid: str) -> tuple[SavedSnapshot, ...]:
+    """The snapshots in the note of a migration; raises Failed if it cannot be read."""
+    try:
+        return files_snapshot_note.read(uuid)
+    except (OSError, ValueError) as error:
+        raise Failed(f"cannot read the snapshots in {files_snapshot_note.path(uuid)}: {error}") from error
+
+
+def is_gone(path: str) -> bool:
+    """True if a file that a snapshot names no longer exists; a volume on the network has no path."""
+    return os.path.isabs(path) and not os.path.lexists(path)
+
+
+def notes(source: t.Any, guest: str, saved: t.Sequence[SavedSnapshot]) -> list[str]:
+    """Notes on files of snapshots that are gone."""
+    located = functools.partial(libvirt_storage.path_in, source)
+    paths = [path for one in saved for xml in of_snapshot(one.xml) for path in sources(xml, located)]
+    return plan_snapshots.notes(guest, [path for path in dict.fromkeys(paths) if is_gone(path)])
+
+
+def carry(endpoints: Endpoints, move: Move) -> None:
+    """Note the snapshots, and define them on the destination, where the guest's place is reserved."""
+    saved = _as_planned(endpoints, move)
+    try:
+        files_snapshot_note.write(move.uuid, saved)
+    except OSError as error:
+        raise Failed(f"cannot write {files_snapshot_note.path(move.uuid)}: {error.strerror}; free space") from error
+    there = libvirt_query.by_uuid(endpoints.dest, move.uuid)
+    libvirt_snapshot_metadata.define(there, saved)
+    plan_snapshots.check_defined(move.guest, move.dest, saved, libvirt_snapshot_metadata.saved(there))
+
+
+def check_as_planned(endpoints: Endpoints, move: Move) -> None:
+    """Raise Failed if the snapshots were changed since they were read."""
+    _as_planned(endpoints, move)
+
+
+def _as_planned(endpoints: Endpoints, move: Move) -> tuple[SavedSnapshot, ...]:
+    saved = libvirt_snapshot_metadata.saved(libvirt_query.by_uuid(endpoints.source, move.uuid))
+    plan_snapshots.check_as_planned(move, saved)
+    return saved
+
+
+def forget(endpoints: Endpoints, move: Move) -> None:
+    """Remove the metadata of all snapshots from the source."""
+    libvirt_snapshot_metadata.forget(libvirt_query.by_uuid(endpoints.source, move.uuid))
+
+
+def documents(domain: t.Any) -> t.Iterator[str]:
+    """Definitions with the files that a guest's snapshots name as disks."""
+    for one in libvirt_snapshot_metadata.saved(domain):
+        yield from of_snapshot(one.xml)
+
+
+def put_back(source: t.Any, uuid: str) -> None:
+    """Define the snapshots in the note again, on the source, if they are missing there."""
+    domain = libvirt_query.by_uuid(source, uuid)
+    gone = plan_snapshots.missing(noted(uuid), libvirt_snapshot_metadata.saved(domain))
+    libvirt_snapshot_metadata.define(domain, gone)
+
+
+def forget_note(uuid: str) -> None:
+    """Remove the note of a migration that has ended."""
+    files_snapshot_note.remove(uuid)
