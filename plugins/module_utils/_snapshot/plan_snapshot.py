@@ -102,7 +102,7 @@ class SnapshotHost(t.Protocol):
     def taken_bytes(self, path: str) -> int:
         """Bytes that a file takes."""
 
-    def free_bytes(self, directory: str) -> int:
+    def free_in(self, directory: str) -> int:
         """Bytes that are free there."""
 
     def memory_bytes(self, xml: str) -> int:

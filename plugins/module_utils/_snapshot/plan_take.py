@@ -219,7 +219,7 @@ def _of_the_room(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtE
         if not scene.host.exists(place):
             yield Refused(f"{_cannot(scene)}: there is no directory {place}; create it")
             continue
-        free = scene.host.free_bytes(place)
+        free = scene.host.free_in(place)
         if free < least:
             yield Refused(
                 f"{_cannot(scene)}: {place} has {bytes_text(free)} free, and it needs {bytes_text(least)} at once; "

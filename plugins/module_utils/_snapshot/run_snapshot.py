@@ -59,7 +59,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_file_users,
     run_snapshots,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -158,6 +158,10 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
     def identity(self, path: str) -> FileIdentity | None:
         """Which file it is."""
         return identity.of_path(path)
+
+    def free_in(self, directory: str) -> int:
+        """Bytes that are free in a directory."""
+        return free_space.measure(directory, None).free_bytes
 
     def memory_bytes(self, xml: str) -> int:
         """The memory of a guest with this definition."""

@@ -130,7 +130,7 @@ class Host:
     def taken_bytes(self, _path: str) -> int:
         return 2 * MIB
 
-    def free_bytes(self, _directory: str) -> int:
+    def free_in(self, _directory: str) -> int:
         return self.free
 
     def memory_bytes(self, _xml: str) -> int:
