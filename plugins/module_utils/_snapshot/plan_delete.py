@@ -28,8 +28,13 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     ChainLink,
     Scene,
     SnapshotPlan,
+    above_first,
     disposals,
     leftovers,
+    needed,
+    overlay_now,
+    standing_aside,
+    unpooled,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
     DropSnapshot,
@@ -63,7 +68,7 @@ def plan(scene: Scene) -> SnapshotPlan:
         return SnapshotPlan((*before, *_internal(scene, snapshot)), name=snapshot.name)
     refuse_all([*_of_the_place(scene, snapshot)])
     merging = [one for disk in snapshot.disks if (one := _merging(scene, snapshot, disk))]
-    refuse_all([*_of_the_guest(scene, merging), *_of_the_files(scene, merging)])
+    refuse_all([*_of_the_guest(scene, merging), *_of_the_files(scene, merging), *_of_others(scene, snapshot, merging)])
     steps = _external(scene, snapshot, merging)
     gone = [disk for disk in snapshot.disks if disk.overlay and disk.target not in scene.disks()]
     notes = tuple(
@@ -84,9 +89,7 @@ def _merging(scene: Scene, snapshot: Snapshot, disk: SnapshotDisk) -> _Merging |
     """How a disk is merged; None if it is not, as another line of snapshots has it, or as it is done."""
     chain = scene.chain(disk.target)
     paths = [one.path for one in chain]
-    entry = scene.entry(snapshot.name)
-    known = (disk.reverted, disk.overlay, *(entry.files if entry else ()))  # an interrupted run has made others
-    overlay = next((path for path in known if path in paths), None)
+    overlay = overlay_now(scene, snapshot, disk)
     if snapshot not in scene.tree.lineage() or overlay is None:
         return None
     place = paths.index(overlay)
@@ -99,7 +102,11 @@ def _external(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) -
     found, whose = scene.found, (scene.found.name, scene.found.uuid, snapshot.name)
     entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid)
     lost = {disk.overlay for disk in snapshot.disks if disk.target not in scene.disks()}
-    files = tuple(path for path in dict.fromkeys((*snapshot.files, *entry.files)) if path not in lost)
+    used = needed(scene, snapshot.name, merged := [one.overlay for one in merging])
+    others = [*(one.files for one in scene.entries), *(one.files for one in scene.tree.lineage())]
+    waste = (path for files in others for path in files if path not in used)
+    known = dict.fromkeys((*merged, *snapshot.files, *entry.files, *waste))
+    files = tuple(path for path in known if path not in lost)
     entry = dataclasses.replace(entry, phase=SnapshotRecord.DELETING, files=files)
     copies = tuple(copy for _path, copy in entry.copies)
     moved = {one.overlay: (one.base.path, one.base.format) for one in merging}
@@ -109,7 +116,7 @@ def _external(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) -
         *_defined(scene, merging, moved),
         *_redefined(scene, snapshot, entry, moved),
         DropSnapshot(*whose, snapshot.created_s),
-        *disposals(scene, (*files, *copies)),
+        *disposals(scene, above_first(scene, (*files, *copies))),
         ForgetSnapshot(*whose, (*files, *copies)),
     ]
 
@@ -136,11 +143,43 @@ def _redefined(
     scene: Scene, snapshot: Snapshot, entry: SnapshotRecord, moved: t.Mapping[str, tuple[str, str]]
 ) -> t.Iterator[GuestStep]:
     """The snapshots above, whose definitions of then name a file that is merged, by this run or an interrupted one."""
-    then = {disk.overlay: (disk.base, disk.base_format or "raw") for disk in snapshot.disks if disk.overlay}
+    then = {
+        path: (disk.base, disk.base_format or "raw")
+        for disk in snapshot.disks
+        for path in (disk.overlay, disk.reverted)
+        if path
+    }
     gone = {path: (str(base), form) for path, (base, form) in then.items() if path in entry.files and base}
     files = tuple((path, *to) for path, to in {**gone, **moved}.items())
-    for one in scene.tree.descendants(snapshot.name) if files else ():
-        yield Redefine(scene.found.name, scene.found.uuid, one.name, files)
+    above = scene.tree.descendants(snapshot.name) if files else []
+    for one in above:
+        yield Redefine(scene.found.name, scene.found.uuid, one.name, files, _overlays(scene, one))
+    for one in scene.tree.lineage():
+        if one not in (snapshot, *above) and (overlays := _overlays(scene, one)):
+            yield Redefine(scene.found.name, scene.found.uuid, one.name, (), overlays)
+
+
+def _overlays(scene: Scene, snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
+    """The overlays of a snapshot to which the guest went back since, by target: libvirt forgets them otherwise."""
+    if snapshot not in scene.tree.lineage():
+        return ()
+    now = {disk.target: overlay_now(scene, snapshot, disk) for disk in snapshot.disks}
+    return tuple((disk.target, path) for disk in snapshot.disks if (path := now[disk.target]) and path != disk.overlay)
+
+
+def _of_others(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) -> t.Iterator[VirtError]:
+    """What stands on the files that would change or go, aside of the guest's present state."""
+    touched = {path for one in merging for path in (one.overlay, one.base.path)}
+    found = [
+        name for name, paths in standing_aside(scene).items() if name != snapshot.name and not paths.isdisjoint(touched)
+    ]
+    if found:
+        yield Refused(
+            f"{_cannot(scene)}: the content of others is in the same files, {', '.join(found)}, which the guest's "
+            "present state does not stand on; delete these first"
+        )
+    there = [path for path in snapshot.files if scene.host.exists(path)]
+    yield from unpooled(scene, there, _cannot(scene))
 
 
 def _cannot(scene: Scene) -> str:
@@ -185,7 +224,8 @@ def _of_the_files(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[Vir
     cannot, snapshot = _cannot(scene), scene.tree.by_name[scene.spec.name]
     bases = {disk.target: disk.base for disk in snapshot.disks}
     for one in merging:
-        own = tuple(link.path for link in scene.chain(one.target))
+        recorded = (path for entry in scene.entries for path in entry.files)  # those that matter: `_of_others`
+        own = (*(link.path for link in scene.chain(one.target)), *recorded)
         user = scene.host.other_user(one.base.path, scene.found.uuid, own) if one.base.path else None
         if one.base.path != bases[one.target]:
             yield Refused(

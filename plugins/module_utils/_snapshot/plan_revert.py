@@ -28,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     SnapshotPlan,
     disposals,
     leftovers,
+    unpooled,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_info import age_text
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
@@ -59,7 +60,12 @@ def plan(scene: Scene) -> SnapshotPlan:
     own = _is_own(scene, snapshot)
     present = _present(scene)
     refuse_all(
-        [*_of_the_guest(scene, snapshot, own=own), *_of_the_files(scene, snapshot), *_unconfirmed(scene, present)]
+        [
+            *_of_the_guest(scene, snapshot, own=own),
+            *_of_the_files(scene, snapshot),
+            *unpooled(scene, present, _cannot(scene)),
+            *_unconfirmed(scene, present),
+        ]
     )
     steps, notes = _own(scene, snapshot, present) if own else _by_libvirt(scene, snapshot, present)
     state = Change("state of then", None, snapshot.name)
@@ -137,18 +143,20 @@ def _by_libvirt(
     kept = snapshot.kind == "external"
     names = {path: f"{path}.reverted.{token}" for path in present} if kept else {}
     running = bool(spec.run)
+    entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid, SnapshotRecord.MADE)
+    kept_too = dataclasses.replace(entry, files=tuple(dict.fromkeys((*entry.files, *names.values()))))
+    record = [RecordSnapshot(found.name, found.uuid, snapshot.name, kept_too)] if names else []
     step = Revert(found.name, found.uuid, snapshot.name, snapshot.created_s, running, tuple(names.items()))
     aside: list[GuestStep] = [
         DeleteVolume(found.name, name, scene.host.identity(path), keep_h=spec.keep_reverted_h)
         for path, name in names.items()
     ]
-    entry = scene.entry(snapshot.name)
     notes = []
-    if entry and entry.copies:
+    if entry.copies:
         notes.append(
             f"UEFI variables and TPM state of {found.name} stay as they are now: snapshots stand on {snapshot.name}"
         )
-    return [step, *aside], notes
+    return [*record, step, *aside], notes
 
 
 def _cannot(scene: Scene) -> str:

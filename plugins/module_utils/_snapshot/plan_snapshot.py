@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import check_existing_name, check_name
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import check_limits
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import (
+    Snapshot,
+    SnapshotDisk,
+    SnapshotRecord,
+    Tree,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import ForgetSnapshot
@@ -30,13 +36,18 @@ __all__ = [
     "SnapshotHost",
     "SnapshotPlan",
     "SnapshotSpec",
+    "above_first",
     "another_run",
     "checked",
     "disposals",
     "expired",
     "leftovers",
+    "needed",
+    "overlay_now",
     "scene",
+    "standing_aside",
     "time_name",
+    "unpooled",
 ]
 
 _PERIODS = {"hourly": "%Y%m%d%H", "daily": "%Y%m%d", "weekly": "%G-%V", "monthly": "%Y%m"}
@@ -102,6 +113,9 @@ class SnapshotHost(t.Protocol):
     def taken_bytes(self, path: str) -> int:
         """Bytes that a file takes."""
 
+    def is_pooled(self, directory: str) -> bool:
+        """True if an active pool has this directory."""
+
     def free_in(self, directory: str) -> int:
         """Bytes that are free there."""
 
@@ -147,6 +161,10 @@ class Scene:
         """The disks of the guest, by target."""
         return {disk.target: disk for disk in self.host.disks(self.xml)}
 
+    def used_files(self) -> set[str]:
+        """The files that the guest's disks are, and stand on."""
+        return {link.path for target in self.disks() for link in self.chain(target)}
+
     def chain(self, target: str) -> tuple[ChainLink, ...]:
         """The chain of a disk; empty if the guest has no such disk, or it is no file."""
         disk = self.disks().get(target)
@@ -173,16 +191,86 @@ def scene(spec: SnapshotSpec, host: SnapshotHost) -> Scene:
 
 
 def leftovers(scene: Scene) -> tuple[GuestStep, ...]:
-    """The steps that remove what interrupted runs left of snapshots that libvirt does not know, or no longer."""
-    steps: list[GuestStep] = []
+    """The steps that remove what interrupted runs left, and the entries of snapshots that libvirt knows no longer."""
+    used = needed(scene)
+    waste: dict[str, int] = {}  # for how many hours it is kept
+    forgotten: list[GuestStep] = []
     for entry in scene.entries:
-        if entry.name not in scene.tree.by_name:
-            copies = tuple(copy for _path, copy in entry.copies)
-            # of one that somebody else has deleted, the guest may still write to files
-            gone = copies if entry.phase == SnapshotRecord.MADE else (*entry.files, *copies)
-            steps += disposals(scene, gone)
-            steps.append(ForgetSnapshot(scene.found.name, scene.found.uuid, entry.name, gone))
-    return tuple(steps)
+        copies = tuple(copy for _path, copy in entry.copies)
+        if entry.name in scene.tree.by_name:
+            waste |= dict.fromkeys((path for path in entry.files if path not in used), scene.spec.keep_reverted_h)
+            continue
+        # of one that somebody else has deleted, the guest may still write to files
+        gone = copies if entry.phase == SnapshotRecord.MADE else (*entry.files, *copies)
+        waste |= dict.fromkeys((path for path in gone if path not in used), 0)
+        if not used.intersection(gone):
+            forgotten.append(ForgetSnapshot(scene.found.name, scene.found.uuid, entry.name, gone))
+    files = above_first(scene, waste)
+    return (*(step for path in files for step in disposals(scene, [path], keep_h=waste[path])), *forgotten)
+
+
+def needed(scene: Scene, without: str = "", merged: t.Collection[str] = ()) -> set[str]:
+    """The files that hold what the guest and its snapshots are, or what libvirt's documents name.
+
+    Or those that they will be without one snapshot whose overlays are merged, when the snapshots below the guest's
+    present state have been redefined with the overlays of now.
+    """
+    snapshots = [one for one in scene.tree.by_name.values() if one.name != without]
+    named = {path for one in snapshots for path in one.files} - set(merged)
+    for one in scene.tree.lineage() if without else ():
+        for disk in one.disks if one.name != without else ():
+            now = overlay_now(scene, one, disk)
+            named -= {disk.overlay, disk.reverted} - {now} if now else set()
+    below = {link.path for path in named if scene.host.exists(path) for link in scene.host.chain(path, "qcow2")}
+    aside = standing_aside(scene)
+    aside.pop(without, None)
+    return (scene.used_files() - set(merged)).union(below, *aside.values())
+
+
+def above_first(scene: Scene, paths: t.Iterable[str]) -> list[str]:
+    """Those of these files that exist, each before the files that it stands on."""
+    there = [path for path in dict.fromkeys(paths) if scene.host.exists(path)]
+    return sorted(there, key=lambda path: -len(scene.host.chain(path, "qcow2")))
+
+
+def overlay_now(scene: Scene, snapshot: Snapshot, disk: SnapshotDisk) -> str | None:
+    """The file of the guest's chain with what was written since a snapshot below it; None if there is none.
+
+    It is not the overlay of then if the guest went back to the snapshot since, and libvirt forgets that when the
+    snapshot is redefined.
+    """
+    paths, entry = [link.path for link in scene.chain(disk.target)], scene.entry(snapshot.name)
+    known = [disk.reverted, disk.overlay, *(entry.files if entry else ())]
+    if disk.base in paths[1:]:
+        above = paths[paths.index(str(disk.base)) - 1]
+        others = {path for one in scene.tree.by_name.values() if one.name != snapshot.name for path in one.files}
+        known += [above] if above not in others else []
+    return next((path for path in known if path in paths), None)
+
+
+def standing_aside(scene: Scene) -> dict[str, set[str]]:
+    """The files that hold the content of each snapshot that is not below the guest's present state, by its name."""
+    lineage, host = scene.tree.lineage(), scene.host
+    return {
+        one.name: {
+            link.path
+            for disk in one.disks
+            if disk.kind == "external" and disk.base and host.exists(disk.base)
+            for link in host.chain(disk.base, disk.base_format or "raw")
+        }
+        for one in scene.tree.by_name.values()
+        if one not in lineage
+    }
+
+
+def unpooled(scene: Scene, paths: t.Iterable[str], cannot: str) -> t.Iterator[Refused]:
+    """A refusal for each directory of these files that is in no active pool: who else uses a file is unknown there."""
+    for place in sorted({os.path.dirname(path) for path in paths}):
+        if not scene.host.is_pooled(place):
+            yield Refused(
+                f"{cannot}: no active storage pool has its directory {place}; start that pool, or create one there "
+                f"with virt_pool (path: {place})"
+            )
 
 
 def disposals(scene: Scene, paths: t.Iterable[str], *, keep_h: int = 0) -> list[GuestStep]:

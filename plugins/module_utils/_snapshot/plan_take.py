@@ -18,7 +18,12 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, has_agent, taking
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import Scene, SnapshotPlan, leftovers
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
+    Scene,
+    SnapshotPlan,
+    leftovers,
+    unpooled,
+)
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
     CopyState,
     RecordSnapshot,
@@ -219,6 +224,7 @@ def _of_the_room(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtE
         if not scene.host.exists(place):
             yield Refused(f"{_cannot(scene)}: there is no directory {place}; create it")
             continue
+        yield from unpooled(scene, [os.path.join(place, "")], _cannot(scene))
         free = scene.host.free_in(place)
         if free < least:
             yield Refused(

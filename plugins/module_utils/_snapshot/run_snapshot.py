@@ -57,8 +57,10 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_qemu_img,
     plan_clone_spec,
     run_file_users,
+    run_removed_disks,
     run_snapshots,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import holder
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
@@ -159,6 +161,11 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
         """Which file it is."""
         return identity.of_path(path)
 
+    def is_pooled(self, directory: str) -> bool:
+        """True if an active pool has this directory."""
+        held = holder(run_removed_disks.pools(self._connection), directory)
+        return held is not None and held.active
+
     def free_in(self, directory: str) -> int:
         """Bytes that are free in a directory."""
         return free_space.measure(directory, None).free_bytes
@@ -203,6 +210,7 @@ class _Work:
         self.connection, self.spec, self.params, self.tell = connection, spec, params, tell
         self.host = GuestSnapshotHost(connection)
         self.frozen_s: float | None = None
+        self._armed = False  # systemd starts the guest, unless it is told otherwise
         self._unwritten = contextlib.ExitStack()  # from a merge to the definition
         self._merged: dict[str, int] = {}  # overlays of a guest that is off, and when they were written
         self._found: FoundGuest | None = None
@@ -215,7 +223,14 @@ class _Work:
         self._found = found = scene.found
         self._definition = run_definition.Definition(self.connection, found.uuid, found.xml)
         with self._unwritten, self._running_again(found):
-            return made, gate.run(made.steps, self.do)
+            done = gate.run(made.steps, self.do)
+        self._disarm()
+        return made, done
+
+    def _disarm(self) -> None:
+        """Let systemd not start the guest any more: it is as it was asked for."""
+        if self._armed:
+            files_snapshot.disarm(_unit("start", t.cast(FoundGuest, self._found).uuid))
 
     def scheduled(self) -> list[Snapshot]:
         """The snapshots that were named by their time, with the one that this run takes."""
@@ -235,7 +250,7 @@ class _Work:
             if not found.active or self.spec.state != "reverted" or domain.isActive():
                 raise
             libvirt_snapshot.start(self.connection, found.uuid, found.name)
-            files_snapshot.disarm(_unit("start", found.uuid))
+            self._disarm()
             before = libvirt_query.found(domain).xml == found.xml
             content = "its content of before" if before else f"the content of snapshot {self.spec.name}"
             raise Failed(f"{error}; {found.name} runs again, on {content}", getattr(error, "done", ())) from error
@@ -377,9 +392,14 @@ class _Work:
 
     def power_off(self, step: plan_snapshot_steps.PowerOff) -> None:
         """Switch the guest off; systemd starts it if this process dies."""
-        program = ("virsh", "--connect", self.connection.getURI(), "start", step.uuid)
-        files_snapshot.arm(_unit("start", step.uuid), _START_S, *program)
+        self._arm(step.uuid)
         libvirt_snapshot.stop(self.connection, step.uuid, step.guest)
+
+    def _arm(self, uuid: str) -> None:
+        """Let systemd start the guest that is about to be off, if this process dies."""
+        program = ("virsh", "--connect", self.connection.getURI(), "start", uuid)
+        files_snapshot.arm(_unit("start", uuid), _START_S, *program)
+        self._armed = True
 
     def put_back(self, step: plan_snapshot_steps.PutBack) -> None:
         """Restore UEFI variables or TPM state."""
@@ -388,7 +408,6 @@ class _Work:
     def start(self, step: plan_snapshot_steps.StartAgain) -> None:
         """Start the guest."""
         libvirt_snapshot.start(self.connection, step.uuid, step.guest)
-        files_snapshot.disarm(_unit("start", step.uuid))
 
     def can_revert(self, step: plan_snapshot_steps.Revert) -> None:
         """Check snapshot and files."""
@@ -399,6 +418,8 @@ class _Work:
         domain = libvirt_query.by_uuid(self.connection, step.uuid)
         before = libvirt_query.found(domain)
         files_snapshot.keep(step.thrown_away)
+        if before.active:
+            self._arm(step.uuid)
         try:
             libvirt_snapshot.revert(self.connection, step)
         finally:
@@ -406,6 +427,12 @@ class _Work:
         with explained("record the snapshots of", step.guest):
             text = fields_record.document(parse(before.xml))
             metadata.set_record(domain, text, text if domain.isActive() else None)
+        entries = filter(None, (SnapshotRecord.of(text, step.uuid) for text in self._entries(step)))
+        entry = next((one for one in entries if one.name == step.name), None)
+        if entry and step.thrown_away:  # libvirt has made the files that the guest writes to now
+            new = tuple(path for path in self._written(step.uuid) if path not in entry.files)
+            named = dataclasses.replace(entry, files=(*entry.files, *new))
+            self.record(plan_snapshot_steps.RecordSnapshot(step.guest, step.uuid, step.name, named, new))
 
 
 def _unit(what: str, uuid: str) -> str:

@@ -92,6 +92,7 @@ class Host:
     users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: t.Collection[str] = ()
     free: int = 1024**3
+    unpooled: t.Collection[str] = ()
     states: tuple[str, ...] = ()
     bitmaps: bool = False
     libvirt: int = 9_000_000
@@ -129,6 +130,9 @@ class Host:
 
     def taken_bytes(self, _path: str) -> int:
         return 2 * MIB
+
+    def is_pooled(self, directory: str) -> bool:
+        return directory.rstrip("/") not in self.unpooled
 
     def free_in(self, _directory: str) -> int:
         return self.free
@@ -290,8 +294,8 @@ def test_what_interrupted_runs_left_goes() -> None:
     assert steps(host) == [
         "delete disk /p/x",
         "delete disk /p/n",
-        "record that snapshot dead of g is deleted",
         "delete disk /p/m",
+        "record that snapshot dead of g is deleted",
         "record that snapshot by-virsh of g is deleted",
     ]
 
@@ -412,7 +416,8 @@ def test_what_goes_is_named_before() -> None:
 
 def test_libvirt_goes_back_to_those_that_others_stand_on() -> None:
     made = plan(on_two(libvirt=9_009_000), "reverted", **GO)
-    step = t.cast(Revert, made.steps[0])
+    assert str(made.steps[0]) == "record snapshot s of g", "with the name that the file is kept by"
+    step = t.cast(Revert, made.steps[1])
     assert step.running and step.thrown_away == (("/p/2", "/p/2.reverted.0a1b"),)
     assert str(made.steps[-1]) == "delete disk /p/2.reverted.0a1b, after 168 h in /p/.corral/.removed"
 
@@ -536,3 +541,62 @@ def test_the_picture_and_what_to_see_to() -> None:
         True
     ] * 3
     assert len(told) == 3
+
+
+ASIDE = (
+    snapshot("one", None, "/p/1", "/p/0"),
+    dataclasses.replace(
+        snapshot("two", "one", "/p/2", "/p/1"),
+        disks=(SnapshotDisk("vda", "external", "/p/2", "qcow2", "/p/1", "qcow2", "/p/2b"),),
+    ),
+    snapshot("three", "two", "/p/3", "/p/2"),
+    snapshot("four", "two", "/p/4", "/p/2b", current=True),
+)
+
+
+class Branches(Host):
+    """After a guest went back to `two`: three stands on /p/2, and the guest on /p/4 and /p/2b; both on /p/1 and /p/0."""
+
+    below: t.ClassVar = {"/p/4": "/p/2b", "/p/3": "/p/2", "/p/2b": "/p/1", "/p/2": "/p/1", "/p/1": "/p/0"}
+
+    def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
+        found = [path]
+        while found[-1] in self.below:
+            found.append(self.below[found[-1]])
+        return tuple(ChainLink(one, form) for one in found)
+
+
+def branches(*gone: str, entries: t.Sequence[SnapshotRecord] = (), **more: t.Any) -> Branches:
+    kept = [one for one in ASIDE if one.name not in gone]
+    return Branches(document(disk("vda", "/p/4"), entries=entries), snapshots=kept, **more)
+
+
+def test_what_a_branch_aside_stands_on_is_not_merged() -> None:
+    """Not even where the tree alone would allow it: `one` has but one child, and that is below the guest."""
+    for name in ("one", "two"):
+        assert "three" in why(branches(), "absent", name)
+    assert "merge disk vda of snapshot four of g" in steps(branches(), "absent", "four")[1]
+    # The last of a branch takes with it what only the branch stood on.
+    left = steps(branches(missing=["/p/3"]), "absent", "three")
+    assert left[1:] == [
+        "record the files of snapshot two of g",
+        "delete snapshot three of g",
+        "delete disk /p/2",
+        "record that snapshot three of g is deleted",
+    ]
+    assert "merge disk vda of snapshot one of g" in steps(branches("three"), "absent", "one")[1]
+
+
+def test_what_was_left_of_a_snapshot_stays_while_others_stand_on_it() -> None:
+    begun = SnapshotRecord("one", UUID, SnapshotRecord.DELETING, files=("/p/1", "/p/m"))
+    assert steps(branches("one", entries=[begun]), "absent", "nothing") == ["delete disk /p/m"]
+    free = Host(document(disk("vda", "/p/0"), entries=[begun]))
+    assert steps(free, "absent", "nothing")[:2] == ["delete disk /p/1", "delete disk /p/m"]
+
+
+def test_files_outside_of_all_pools_are_neither_made_nor_removed() -> None:
+    said = why(Host(PLAIN, unpooled=["/p"]))
+    assert "no active storage pool has its directory /p;" in said and "virt_pool (path: /p)" in said
+    assert "has its directory /x" in why(Host(PLAIN, unpooled=["/x"]), directory="/x")
+    assert "has its directory /p" in why(on_one(unpooled=["/p"]), "absent")
+    assert "has its directory /p" in why(on_one(unpooled=["/p"]), "reverted", run=True, confirm="s")
