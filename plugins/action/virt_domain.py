@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
@@ -44,6 +45,7 @@ class ActionModule(UntrustedAction):
             arguments = self._prepared(arguments, task_vars, problems)
         if self._task.async_val and any(map(_moves_disks, _guests(arguments))):
             problems.append("move_disks: is not available with async; omit one of them")
+        problems += preparation.snapshot_problems(_guests(arguments), in_background=bool(self._task.async_val))
         if problems:
             raise AnsibleActionFail("; ".join(problems))
         duplicates = boolean(arguments.get("allow_duplicates"), strict=False)  # the module says what it must be
@@ -53,11 +55,13 @@ class ActionModule(UntrustedAction):
             return {**result, "pending": [], "notes": [], "diff": [], **decided[0]}
         if decided and not arguments["domains"]:
             return {**result, **preparation.merged(decided, None)}
+        taken = self._snapshots_before(arguments, task_vars or {})
         with waiting.lines(self._awaited(arguments, task_vars or {})):
             made = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val)
         if names and not made.get("failed"):
             names.made([str(one["name"]) for one in _guests(arguments) if _makes(one)])
         made = self._with_moved_disks(made, arguments, task_vars or {})
+        preparation.add_snapshots(made, taken)
         return {**result, **(preparation.merged(decided, made) if decided else made)}
 
     def _with_moved_disks(
@@ -71,6 +75,33 @@ class ActionModule(UntrustedAction):
                     told = self._moved(str(one["name"]), disk, arguments.get("uri"), task_vars)
                     preparation.add_move(made, one, told)
         return made
+
+    def _snapshots_before(self, arguments: dict[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """The result of `virt_snapshot` for the guests that this task is about to change; empty if it is for none.
+
+        Raises AnsibleActionFail if one cannot be taken: nothing is changed then.
+        """
+        guests = (one for one in _guests(arguments) if isinstance(one, dict))
+        asked = [str(one["name"]) for one in guests if one.get("snapshot") == "before"]
+        if not asked:
+            return {}
+        check, self._task.check_mode = self._task.check_mode, True
+        try:
+            planned = self._execute_module(module_args=arguments, task_vars=task_vars)
+        finally:
+            self._task.check_mode = check
+        changed = {one.get("name") for one in planned.get("results", [planned]) if one.get("changed")}
+        uri = {"uri": arguments["uri"]} if arguments.get("uri") else {}
+        known = self._execute_module("corral.virt.virt_state_info", module_args=uri, task_vars=task_vars)
+        there = {domain["name"] for domain in known.get("domains", ())}
+        changing = [name for name in asked if name in changed & there]
+        if not changing:
+            return {}
+        options = {"guests": changing, "name": preparation.snapshot_name(time.time()), **uri}
+        taken = self._execute_module("corral.virt.virt_snapshot", module_args=options, task_vars=task_vars)
+        if taken.get("failed"):
+            raise AnsibleActionFail(f"nothing was changed, as there is no snapshot before: {taken.get('msg')}")
+        return t.cast("dict[str, t.Any]", taken)
 
     def _moved(
         self, guest: str, disk: t.Mapping[str, t.Any], uri: str | None, task_vars: dict[str, t.Any]

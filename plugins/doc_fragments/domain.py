@@ -539,6 +539,11 @@ move_disks:
   - Move existing disks that are in another pool than O(disks[].pool), even while the guest runs, as
     M(corral.virt.virt_disk_move) does. Without it, a note names each of them.
   - They move after all other changes. Not available with C(async).
+snapshot:
+  - V(before) takes a snapshot of an existing guest before this task changes it, with a name made from the time (UTC)
+    such as V(before-20261128T150102Z). Nothing is changed if it cannot be taken, and none is taken if there is nothing
+    to change. RV(snapshot) is its name, and the error of a change that fails has the command that goes back to it.
+  - Delete it when all is well (M(corral.virt.virt_snapshot)). Not available with C(async).
 force:
   - Power off a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.
   - A guest that has no system is not waited for so long. If its agent is not connected, no more was read from its disks

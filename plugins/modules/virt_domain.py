@@ -102,6 +102,10 @@ misplaced_disks:
   returned: if there are any, and O(move_disks) has not moved them
   type: list
   elements: dict
+snapshot:
+  description: Name of the snapshot that was taken before the change.
+  returned: with O(snapshot), if something was changed
+  type: str
 addresses:
   description: Addresses of the guest.
   returned: with O(wait_for_ip)

@@ -75,6 +75,7 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "apply": {"type": "str", "choices": list(APPLY), "default": "both"},
     "allow_restart": {"type": "bool", "default": False},
     "move_disks": {"type": "bool", "default": False},
+    "snapshot": {"type": "str", "choices": ["before"]},  # the controller's
     "force": {"type": "bool", "default": False},
     "force_off": {"type": "bool", "default": False},
     "remove_storage": {"type": "bool", "default": False},

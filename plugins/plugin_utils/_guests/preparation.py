@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import shlex
+import time
 import typing as t
 
 import yaml
@@ -13,7 +15,17 @@ from ansible_collections.corral.virt.plugins.module_utils._core.yaml_text import
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OFFLINE
 from ansible_collections.corral.virt.plugins.module_utils._seed.plan_seed import DOCUMENTS, is_cloud_config, sent
 
-__all__ = ["PROFILES", "Told", "add_move", "merged", "prepared", "with_profiles"]
+__all__ = [
+    "PROFILES",
+    "Told",
+    "add_move",
+    "add_snapshots",
+    "merged",
+    "prepared",
+    "snapshot_name",
+    "snapshot_problems",
+    "with_profiles",
+]
 
 
 Told = dict[int, dict[str, t.Any]]  # results of guests that the host does not work on, by their place in the list
@@ -117,6 +129,42 @@ def add_move(made: dict[str, t.Any], one: dict[str, t.Any], moved: t.Mapping[str
         if moved.get("failed"):
             reason = str(moved.get("msg") or "a disk could not be moved")
             result |= {"failed": True, "msg": "; ".join(filter(None, (result.get("msg"), reason)))}
+
+
+def snapshot_problems(guests: t.Iterable[t.Any], *, in_background: bool) -> list[str]:
+    """What is wrong with the option `snapshot` of guests; what it must be, the module says."""
+    asked = [one for one in guests if isinstance(one, dict) and one.get("snapshot") is not None]
+    problems = [
+        f"snapshot of {one.get('name')}: a guest that is removed has none; omit it with state: absent"
+        for one in asked
+        if one.get("state") == "absent"
+    ]
+    return problems + (["snapshot: is not available with async; omit one of them"] if asked and in_background else [])
+
+
+def snapshot_name(now_s: float) -> str:
+    """The name of a snapshot that is taken before a change, made from the time."""
+    return time.strftime("before-%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+
+
+def add_snapshots(made: dict[str, t.Any], taken: t.Mapping[str, t.Any]) -> None:
+    """Add snapshots that were taken before to the results of their guests; to a failure, the way back."""
+    before = {one["name"]: one for one in taken.get("results", ())}
+    for one in made.get("results", [made]):
+        told = before.get(one.get("name"))
+        if told is None:
+            continue
+        name = told["snapshot"]
+        one["snapshot"] = name
+        for result in [one] if one is made else [one, made]:
+            result["changed"] = True
+            result["steps"] = [*(told.get("steps") or ()), *(result.get("steps") or ())]
+            result["notes"] = [*(told.get("notes") or ()), *(result.get("notes") or ())]
+            if one.get("failed"):
+                given = {"guest": one["name"], "snapshot": name, "run": "true", "confirm_snapshot": name}
+                words = " ".join(f"-e {shlex.quote(f'{option}={value}')}" for option, value in given.items())
+                back = f"to go back to before: ansible-playbook corral.virt.revert {words}"
+                result["msg"] = "; ".join(filter(None, (result.get("msg"), back)))
 
 
 def _sent(document: str, value: object, what: str, *, exact: bool, problems: list[str]) -> object:
