@@ -13,22 +13,23 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Takes a snapshot of all disks of a guest in one moment, deletes it by merging it, or goes back to it. One task does so
-    for many guests; one that fails does not stop the others.
+  - Takes a snapshot of all disks of a guest in one moment, deletes it by merging it, or goes back to it. One task does
+    so for many guests; one that fails does not stop the others.
   - A snapshot is for the hour before an upgrade. It is no backup, as it stands on the very disk that it protects.
-  - An external snapshot, the default, leaves the content of then in the present file of each disk, and the guest writes
-    to a new file on top of it, beside the disk. It works with qcow2 and raw disks and with devices, while the guest runs
-    or is off. A snapshot that is there is not taken again.
+  - An external snapshot, the default, leaves the content of then in the present file of each disk, and the guest
+    writes to a new file on top of it, beside the disk. It works with qcow2 and raw disks and with devices, while the
+    guest runs or is off. A snapshot that is there is not taken again.
   - The filesystems of a running guest are frozen for that moment by its agent, if it has one. The host thaws them after
     30 seconds if the run dies meanwhile.
-  - UEFI variables and TPM state are copied beside the disks, as libvirt keeps neither. They are restored with the disks.
+  - UEFI variables and TPM state are copied beside the disks, as libvirt keeps neither. They are restored with the
+    disks.
   - Deleting a snapshot merges what the guest has written since into the file below, while the guest runs or is off.
     Nothing that the guest sees changes. A merge that has begun can only be finished. An interrupted run is finished by
     the next one.
   - V(reverted) throws away what the guest has written since, so it requires O(confirm). The files with it are kept for
     O(keep_reverted_h) in a folder beside them. The guest's definition goes back, too, but for its name and the
-    collection's record. A guest that runs is switched off for it, and is never left off if it is to run. Each run of the
-    task reverts.
+    collection's record. A guest that runs is switched off for it, and is never left off if it is to run. Each run of
+    the task reverts.
   - Reverting to the newest snapshot of disks works with every libvirt. If it has memory, or others stand on it, that
     requires libvirt 9.9.
   - Snapshots that others have made with C(virsh) or virt-manager can be deleted and reverted to by name, and are never
@@ -57,15 +58,15 @@ options:
   kind:
     description:
       - V(external) stores what the guest writes from then on in new files.
-      - V(internal) stores the content of then inside the disks, which must be qcow2. It is refused for guests with UEFI,
-        TPM, checkpoints or bitmaps of backups, as going back would leave them shut off or without their variables, and
-        beside external snapshots.
+      - V(internal) stores the content of then inside the disks, which must be qcow2. It is refused for guests with
+        UEFI, TPM, checkpoints or bitmaps of backups, as going back would leave them shut off or without their
+        variables, and beside external snapshots.
     type: str
     choices: [external, internal]
     default: external
   memory:
-    description: Also store the memory of a running guest, in a file as large as it. Reverting then goes on where it was.
-      With O(kind=internal), a running guest requires it.
+    description: Also store the memory of a running guest, in a file as large as it. Reverting then goes on where it
+      was. With O(kind=internal), a running guest requires it.
     type: bool
     default: false
   quiesce:
@@ -75,7 +76,8 @@ options:
     choices: [auto, required, never]
     default: auto
   directory:
-    description: Where the new files are created. By default beside each disk. A disk that is a block device requires it.
+    description: Where the new files are created. By default beside each disk. A disk that is a block device requires
+      it.
     type: path
   keep:
     description: Delete older snapshots that were named by their time, and keep the newest of each of so many periods
@@ -103,8 +105,8 @@ options:
     type: int
     default: 0
   job_timeout:
-    description: How long the merge of each disk of a running guest may take, in seconds. After that it is ended, and can
-      be finished later.
+    description: How long the merge of each disk of a running guest may take, in seconds. After that it is ended, and
+      can be finished later.
     type: int
     default: 3600
   at_once:
@@ -156,7 +158,11 @@ results:
     name: {description: Name of the guest., type: str, returned: always}
     snapshot: {description: Name of the snapshot., type: str, returned: always}
     changed: {description: Whether something was done., type: bool, returned: always}
-    steps: {description: "Steps that were done, or in check mode would be.", type: list, elements: str, returned: always}
+    steps:
+      description: Steps that were done, or in check mode would be.
+      type: list
+      elements: str
+      returned: always
     notes: {description: Additional notes., type: list, elements: str, returned: success}
     frozen_s:
       description: For how many seconds the guest's filesystems were frozen.
@@ -170,7 +176,11 @@ results:
       contains:
         path: {description: Path of the file., type: str, returned: always}
         size_bytes: {description: What it takes., type: int, returned: always}
-    kept: {description: "Those of them that are kept for a while, by their old paths.", type: list, elements: str, returned: success}
+    kept:
+      description: Those of them that are kept for a while, by their old paths.
+      type: list
+      elements: str
+      returned: success
     pruned: {description: Snapshots that O(keep) has deleted., type: list, elements: str, returned: success}
     failed: {description: Present if the guest failed., type: bool, returned: failure}
     msg: {description: Why it failed., type: str, returned: failure}

@@ -13,8 +13,8 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Returns the snapshots of guests as a tree, with what they take and what deleting each of them merges, whoever has made
-    them.
+  - Returns the snapshots of guests as a tree, with what they take and what deleting each of them merges, whoever has
+    made them.
   - Snapshots that are older than a week, interrupted deletions, and filesystems that snapshots fill are warnings.
   - Sizes are of files of the host on which the module runs.
 extends_documentation_fragment:
@@ -65,20 +65,26 @@ guests:
         created: {description: "When it was taken, in UTC.", type: str, returned: always}
         age_s: {description: How many seconds ago that was., type: int, returned: always}
         description: {description: Its description., type: str, returned: always}
-        state: {description: "State of the guest then; V(disk-snapshot) ran without its memory stored.", type: str, returned: always}
+        state:
+          description: State of the guest then. With V(disk-snapshot) it ran, and its memory is not stored.
+          type: str
+          returned: always
         kind: {description: "V(external), V(internal) or V(mixed).", type: str, returned: always}
         memory: {description: Whether memory is in it., type: bool, returned: always}
-        scheduled: {description: Whether M(corral.virt.virt_snapshot) has named it by its time., type: bool, returned: always}
+        scheduled:
+          description: Whether M(corral.virt.virt_snapshot) has named it by its time.
+          type: bool
+          returned: always
         deleting: {description: Whether its deletion was interrupted., type: bool, returned: always}
         disks:
-          description: Its disks, each with the file that the guest has written to since (C(path)) and what that stands on.
+          description: Its disks, each with the file that the guest has written to since (C(path)), and what that
+            stands on.
           type: list
           elements: dict
           returned: always
         files: {description: All files that are there for it., type: list, elements: str, returned: always}
         size_bytes: {description: Bytes that these take., type: int, returned: always}
         merge_bytes: {description: Bytes that deleting it merges., type: int, returned: always}
-
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures

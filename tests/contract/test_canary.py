@@ -97,6 +97,7 @@ NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_nwfilter": {"name": "a"},
     "virt_pool": {"name": "default"},
     "virt_secret": {"name": "a", "usage": "ceph"},
+    "virt_snapshot": {"guests": ["test"], "name": "a"},
     "virt_volume": {"name": "a", "pool": "default"},
     "virt_tls": {"name": "hyper1", "identities": ["client"]},
     "virt_writable": {"paths": []},

@@ -35,6 +35,7 @@ NEEDS_A_HOST = {
     "virt_nwfilter",
     "virt_pool",
     "virt_secret",
+    "virt_snapshot",
     "virt_volume",
     "virt_tls",
     "virt_writable",

@@ -36,6 +36,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "virt_nwfilter": {"name": "a"},
     "virt_pool": {"name": "default"},
     "virt_secret": {"name": "a", "usage": "ceph"},
+    "virt_snapshot": {"guests": ["web1"], "name": "a"},
     "virt_volume": {"name": "a", "pool": "default"},
     "virt_writable": {"paths": []},
 }

@@ -29,8 +29,8 @@ FLOORS = (
     "_address",
     "_seed",
     "_guest",
-    "_snapshot",
     "_disk_move",
+    "_snapshot",
     "_migration",
     "_placement",
 )

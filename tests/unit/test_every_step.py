@@ -27,6 +27,7 @@ BASES = {
     "_noun.plan_noun.NounStep",
     "_power.plan_power_steps.GuestStep",
     "_storage.plan_mount.MountStep",
+    "_snapshot.plan_snapshot_steps.SnapshotStep",
 }
 
 # Steps in no table: whoever passes them to the gate passes their doer with them.

@@ -682,6 +682,8 @@ BUDGETS_KIB |= {
     "virt_pool_info": 73,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
+    "virt_snapshot": 275,  # with all that is looked at before a file or a definition goes
+    "virt_snapshot_info": 67,
     "virt_disk_move": 220,  # with what goes on in the background
     "virt_pool_drain": 227,
     "virt_secret": 75,

@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import with_files
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
-    ChainFile,
+    ChainLink,
     Scene,
     SnapshotPlan,
     disposals,
@@ -49,7 +49,7 @@ class _Merging:
 
     target: str
     overlay: str
-    base: ChainFile
+    base: ChainLink
     above: str | None  # None: the guest writes to the overlay
     job: bool = False  # an interrupted run has begun it
 
@@ -90,7 +90,7 @@ def _merging(scene: Scene, snapshot: Snapshot, disk: SnapshotDisk) -> _Merging |
     if snapshot not in scene.tree.lineage() or overlay is None:
         return None
     place = paths.index(overlay)
-    base = chain[place + 1] if place + 1 < len(chain) else ChainFile("", "")
+    base = chain[place + 1] if place + 1 < len(chain) else ChainLink("", "")
     job = scene.host.job(scene.found.uuid, disk.target) if scene.found.active else None
     return _Merging(disk.target, overlay, base, paths[place - 1] if place else None, job == "commit")
 

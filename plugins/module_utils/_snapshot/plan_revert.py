@@ -26,10 +26,10 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_step
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
     Scene,
     SnapshotPlan,
-    age_text,
     disposals,
     leftovers,
 )
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_info import age_text
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
     CreateOverlay,
     PowerOff,
@@ -39,7 +39,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     Revert,
     StartAgain,
 )
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_take import deletion_begun, file_name
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_take import check_whole, file_name
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
 
 __all__ = ["check_present", "plan"]
@@ -55,8 +55,7 @@ def plan(scene: Scene) -> SnapshotPlan:
         names = ", ".join(scene.tree.by_name) or "none"
         raise NotFound(f"cannot revert {found.name}: it has no snapshot {spec.name}; it has {names}")
     entry = scene.entry(spec.name)
-    if entry and entry.phase == SnapshotRecord.DELETING:
-        raise Refused(deletion_begun("revert to", scene, spec.name))
+    check_whole("revert to", found.name, entry)
     own = _is_own(scene, snapshot)
     present = _present(scene)
     refuse_all(
@@ -187,7 +186,9 @@ def _too_old(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:
             "(what the guest has written since stays in it until it is reverted)"
         )
     else:
-        yield Refused(f"{cannot}: the guest's present state stands on another line of snapshots, which {needs}")
+        yield Refused(
+            f"{cannot}: the guest's present state stands on another line of snapshots; that {needs}: upgrade it"
+        )
 
 
 def _of_the_files(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import check_existing_name, check_name
-from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import DiskFile, check_limits
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import check_limits
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
@@ -25,12 +25,11 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = [
-    "ChainFile",
+    "ChainLink",
     "Scene",
     "SnapshotHost",
     "SnapshotPlan",
     "SnapshotSpec",
-    "age_text",
     "another_run",
     "checked",
     "disposals",
@@ -63,7 +62,7 @@ class SnapshotSpec:
     keep_reverted_h: int = 168
 
 
-class ChainFile(t.NamedTuple):
+class ChainLink(t.NamedTuple):
     """A file in the chain of a disk."""
 
     path: str
@@ -88,14 +87,11 @@ class SnapshotHost(t.Protocol):
     def job(self, uuid: str, target: str) -> str | None:
         """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
 
-    def chain(self, path: str, form: str) -> tuple[ChainFile, ...]:
+    def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
         """A file with this format, and the files that it stands on."""
 
     def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
         """Who uses a file, but the guest with this UUID and these files."""
-
-    def file(self, path: str, form: str) -> DiskFile | None:
-        """The file of a disk with this format; None if it is missing or no regular file."""
 
     def exists(self, path: str) -> bool:
         """True if there is something of that name."""
@@ -151,7 +147,7 @@ class Scene:
         """The disks of the guest, by target."""
         return {disk.target: disk for disk in self.host.disks(self.xml)}
 
-    def chain(self, target: str) -> tuple[ChainFile, ...]:
+    def chain(self, target: str) -> tuple[ChainLink, ...]:
         """The chain of a disk; empty if the guest has no such disk, or it is no file."""
         disk = self.disks().get(target)
         return self.host.chain(disk.path, disk.format) if disk and disk.path else ()
@@ -215,14 +211,6 @@ def expired(found: t.Sequence[Snapshot], keep: t.Mapping[str, int]) -> list[str]
             first_of.setdefault(moment.strftime(_PERIODS[period]), one.name)
         kept.update(list(first_of.values())[:count])
     return [one.name for one in reversed(newest_first) if one.name not in kept]
-
-
-def age_text(age_s: int) -> str:
-    """How old something is, in its largest unit."""
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if age_s >= 2 * length:
-            return f"{age_s // length} {unit}"
-    return f"{max(0, age_s)} seconds"
 
 
 def another_run(guest: str) -> str:

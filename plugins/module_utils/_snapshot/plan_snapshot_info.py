@@ -9,15 +9,30 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import age_text
 
-__all__ = ["described", "picture", "warnings"]
+__all__ = ["age_text", "check_found", "described", "picture", "warnings"]
 
 _OLD_S = 7 * 86400
 _LOW_PERCENT = 10
+
+
+def age_text(age_s: int) -> str:
+    """How old something is, in its largest unit."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if age_s >= 2 * length:
+            return f"{age_s // length} {unit}"
+    return f"{max(0, age_s)} seconds"
+
+
+def check_found(missing: t.Sequence[str]) -> None:
+    """Raise NotFound if guests are missing."""
+    if missing:
+        raise NotFound(f"cannot read snapshots: there is no guest {', '.join(missing)} here; {WHERE_IT_IS}")
 
 
 def described(

@@ -80,7 +80,7 @@ class CopyState(SnapshotStep):
     to: str
 
     def __str__(self) -> str:
-        return f"copy {self.path} to {self.to}"
+        return f"copy {self.path} beside the disks of {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +183,7 @@ class CreateOverlay(SnapshotStep):
     base_format: str
 
     def __str__(self) -> str:
-        return f"create disk {self.path} on {self.base}"
+        return f"create a file for disk {self.target} of {self.guest} on {self.base}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     TakeSnapshot,
 )
 
-__all__ = ["deletion_begun", "file_name", "plan"]
+__all__ = ["check_whole", "file_name", "plan"]
 
 _ROOM_BYTES = 16 * 1024**2  # of a disk, for what the guest writes at once
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -36,8 +36,7 @@ def plan(scene: Scene) -> SnapshotPlan:
     name, entry = scene.spec.name, scene.entry(scene.spec.name)
     before = leftovers(scene)
     if name in scene.tree.by_name:
-        if entry and entry.phase == SnapshotRecord.DELETING:
-            raise Refused(deletion_begun("take", scene, name))
+        check_whole("take", scene.found.name, entry)
         if entry and entry.phase == SnapshotRecord.TAKING:
             return SnapshotPlan((*before, _made(scene, entry)), name=name)
         return SnapshotPlan(before, name=name)
@@ -50,12 +49,13 @@ def plan(scene: Scene) -> SnapshotPlan:
     return SnapshotPlan((*before, *steps), notes=notes, name=name)
 
 
-def deletion_begun(verb: str, scene: Scene, name: str) -> str:
-    """The error for a snapshot whose content may be overwritten already."""
-    return (
-        f"cannot {verb} snapshot {name} of {scene.found.name}: its deletion was begun and interrupted, so its content "
-        "is no longer whole; finish it with state: absent"
-    )
+def check_whole(verb: str, guest: str, entry: SnapshotRecord | None) -> None:
+    """Raise Refused for a snapshot whose content may be overwritten already."""
+    if entry and entry.phase == SnapshotRecord.DELETING:
+        raise Refused(
+            f"cannot {verb} snapshot {entry.name} of {guest}: its deletion was begun and interrupted, so its content "
+            "is no longer whole; finish it with state: absent"
+        )
 
 
 def file_name(scene: Scene, what: str, token: str, name: str) -> str:
@@ -142,7 +142,7 @@ def _of_the_guest(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[Virt
     if not found.persistent:
         yield Refused(f"{cannot}: it is transient; define it first (virsh define)")
     if not disks:
-        yield Refused(f"{cannot}: it has no disk that it writes to")
+        yield Refused(f"{cannot}: it has no disk that it writes to; there is nothing to store")
     if spec.memory and not found.active:
         yield Refused(f"{cannot} with its memory: it is off; start it, or omit memory: true")
     if spec.quiesce == "required" and not (found.active and has_agent(scene.xml)):

@@ -47,7 +47,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot import (
     plan_take,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
-    ChainFile,
+    ChainLink,
     SnapshotPlan,
     SnapshotSpec,
 )
@@ -64,7 +64,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
-__all__ = ["SnapshotHost", "converge"]
+__all__ = ["GuestSnapshotHost", "converge"]
 
 _TPM = "/var/lib/libvirt/swtpm"
 _THAW_S, _START_S = 30, 60  # after which systemd thaws or starts a guest whose run has died
@@ -129,7 +129,7 @@ def _prune(work: _Work, gate: Gate, result: dict[str, t.Any]) -> None:
         result["changed"] = result["changed"] or more["changed"]
 
 
-class SnapshotHost(run_disk_move.DiskMoveHost):
+class GuestSnapshotHost(run_disk_move.DiskMoveHost):
     """The host behind a connection."""
 
     @asked
@@ -141,14 +141,14 @@ class SnapshotHost(run_disk_move.DiskMoveHost):
         """The disks of a definition."""
         return disks(xml, self.located)
 
-    def chain(self, path: str, form: str) -> tuple[ChainFile, ...]:
+    def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
         """A file with this format, and the files that it stands on."""
-        found = [ChainFile(path, form)]
+        found = [ChainLink(path, form)]
         while found[-1].format == "qcow2":
             base = next(iter(files_header.bases(found[-1].path)), None)
             if base is None or base in [one.path for one in found]:
                 break
-            found.append(ChainFile(base, files_header.backing_format(found[-1].path) or "raw"))
+            found.append(ChainLink(base, files_header.backing_format(found[-1].path) or "raw"))
         return tuple(found)
 
     def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
@@ -197,7 +197,7 @@ class _Work:
         self, connection: t.Any, spec: SnapshotSpec, params: t.Mapping[str, t.Any], tell: Progress | None
     ) -> None:
         self.connection, self.spec, self.params, self.tell = connection, spec, params, tell
-        self.host = SnapshotHost(connection)
+        self.host = GuestSnapshotHost(connection)
         self.frozen_s: float | None = None
         self._unwritten = contextlib.ExitStack()  # from a merge to the definition
         self._merged: dict[str, int] = {}  # overlays of a guest that is off, and when they were written
@@ -215,7 +215,7 @@ class _Work:
 
     def scheduled(self) -> list[Snapshot]:
         """The snapshots that were named by their time, with the one that this run takes."""
-        scene = plan_snapshot.scene(self.spec, SnapshotHost(self.connection))
+        scene = plan_snapshot.scene(self.spec, GuestSnapshotHost(self.connection))
         names = {entry.name for entry in scene.entries if entry.scheduled}
         found = [one for one in scene.tree.by_name.values() if one.name in names]
         new = [] if self.spec.name in scene.tree.by_name else [Snapshot(self.spec.name, scene.host.now_s())]

@@ -11,7 +11,6 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord, Tree
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import plan_snapshot_info
@@ -23,14 +22,10 @@ __all__ = ["read"]
 
 def read(connection: t.Any, names: t.Sequence[str] | None) -> dict[str, t.Any]:
     """The guests with their snapshots, and warnings; without `names`, all guests that have snapshots."""
+    domains = libvirt_query.of_all(connection, lambda domain: domain)
     if names:
-        found = [(name, libvirt_query.find(connection, name)) for name in names]
-        missing = [name for name, guest in found if guest is None]
-        if missing:
-            raise NotFound(f"cannot read snapshots: there is no guest {', '.join(missing)} here; {WHERE_IT_IS}")
-        domains = [libvirt_query.by_uuid(connection, guest.uuid) for _name, guest in found if guest]
-    else:
-        domains = libvirt_query.of_all(connection, lambda domain: domain)
+        domains = [domain for domain in domains if domain.name() in names]
+        plan_snapshot_info.check_found(sorted({*names}.difference(domain.name() for domain in domains)))
     guests, warnings = [], list[str]()
     for domain in domains:
         try:

@@ -294,6 +294,24 @@ def _volume(volume: Told) -> dict[str, t.Any]:
     }
 
 
+def _snapshots(result: Told, guests: Guests) -> dict[str, t.Any]:
+    found = sorted(result["guests"], key=lambda guest: str(guest["name"]))
+    chosen = [guest for guest in found if not guests or guest["name"] in guests]
+    return {"snapshots": [_snapshot(str(guest["name"]), one) for guest in chosen for one in guest["snapshots"]]}
+
+
+def _snapshot(guest: str, one: Told) -> dict[str, t.Any]:
+    return {
+        "guest": guest,
+        "name": str(one["name"]),
+        "parent": _text(one["parent"]),
+        **{name: _number(one[name]) for name in ("depth", "age_s", "size_bytes", "merge_bytes")},
+        **{name: str(one[name]) for name in ("created", "description", "state", "kind")},
+        **{name: bool(one[name]) for name in ("current", "memory", "scheduled", "deleting")},
+        "files": [str(path) for path in one["files"]],
+    }
+
+
 KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "query": _query,
     "list": _list,
@@ -301,6 +319,7 @@ KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "images": _images,
     "pools": _pools,
     "volumes": _volumes,
+    "snapshots": _snapshots,
 }
 
 

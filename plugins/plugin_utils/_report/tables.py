@@ -220,6 +220,25 @@ def _volume(volume: Report) -> list[_Cell]:
     ]
 
 
+def _snapshots(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    title = ("HOST", "GUEST", "SNAPSHOT", "CREATED", "KIND", "TAKEN", "NOW")
+    yield from _by_host(hosts, "snapshots", [_Cell(word, right=word in _SIZES) for word in title], _snapshot, paint)
+
+
+def _snapshot(one: Report) -> list[_Cell]:
+    old = (one["age_s"] or 0) > _OLD_S
+    state = "being deleted" if one["deleting"] else "stands on it"
+    return [
+        _Cell(one["guest"]),
+        _Cell(f"{'  ' * (one['depth'] or 0)}{one['name']}"),
+        _Cell(one["created"], "yellow" if old else None),
+        _Cell(f"{one['kind']}{', memory' if one['memory'] else ''}"),
+        _Cell(size(one["size_bytes"]) if one["kind"] == "external" else "-", right=True),
+        _Cell(state if one["current"] or one["deleting"] else "-"),
+    ]
+
+
+_OLD_S = 7 * 86400  # a snapshot is no backup
 _SIZES = ("SIZE", "USED", "FREE", "TAKEN")
 
 
@@ -242,6 +261,7 @@ _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
     "images": _images,
     "pools": _pools,
     "volumes": _volumes,
+    "snapshots": _snapshots,
 }
 
 

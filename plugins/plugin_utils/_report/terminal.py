@@ -36,6 +36,7 @@ SPEAKING = frozenset(
         "virt_pool_drain",
         "virt_report",
         "virt_simulate",
+        "virt_snapshot",
         "virt_state",
     }
 )

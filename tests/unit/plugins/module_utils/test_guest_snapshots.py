@@ -19,7 +19,7 @@ def test_a_disk_grows_above_its_snapshots() -> None:
     assert plan_changes.grown("web1", [TOP], []) == plan_changes.grown("web1", [], [EXTERNAL, INTERNAL]) == []
     [note] = plan_changes.grown("web1", [TOP], [EXTERNAL])
     assert note == f"snapshot s1 of web1 keeps the size of then; what grows is {TOP}"
-    with pytest.raises(Refused, match=r"snapshot in inside it .* `virsh snapshot-delete web1 in`"):
+    with pytest.raises(Refused, match=r"snapshot in inside it .*`virsh snapshot-delete web1 in`"):
         plan_changes.grown("web1", [TOP], [EXTERNAL, INTERNAL])
     assert plan_changes.grown("web1", ["/i/other"], [EXTERNAL, INTERNAL]), "it is not inside that disk"
 
@@ -44,7 +44,7 @@ def test_a_guest_with_snapshots_keeps_its_name() -> None:
         )
     said = str(refused.value)
     assert "libvirt keeps its managed save and snapshots s1, in under its name; remove that first: " in said
-    assert "virsh managedsave-remove old; " in said and "`virsh snapshot-delete old s1` and so on" in said
+    assert "virsh managedsave-remove old; " in said and "`virsh snapshot-delete old s1`, and so on" in said
 
 
 def test_a_copy_has_none() -> None:
