@@ -8,7 +8,12 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshots import named, remedy
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_changes, plan_cloning, plan_removal
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_changes,
+    plan_cloning,
+    plan_import,
+    plan_removal,
+)
 
 TOP, BASE = "/i/web1.s1", "/i/web1"
 EXTERNAL = Snapshot("s1", disks=(SnapshotDisk("vda", "external", overlay=TOP, base=BASE),))
@@ -49,6 +54,12 @@ def test_a_guest_with_snapshots_keeps_its_name() -> None:
 
 def test_a_copy_has_none() -> None:
     assert plan_cloning.without_snapshots("web1", "web2", ["s1"]) == ["snapshot s1 of web1 is not copied to web2"]
+
+
+def test_an_import_tells_of_snapshots() -> None:
+    assert plan_import.of_snapshots([]) == []
+    [told] = plan_import.of_snapshots(["s1"])
+    assert told["why"].startswith("snapshot s1: ")
 
 
 @pytest.mark.parametrize(
