@@ -179,7 +179,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe, run_measure
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import, run_describe, run_measure
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
@@ -198,15 +198,17 @@ OPTIONS = {
 def described(connection: t.Any, guest: t.Mapping[str, t.Any], params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """A guest as arguments; one that cannot be described says why, and hides no other."""
     try:
-        xml = libvirt_query.definition(libvirt_query.by_uuid(connection, guest["uuid"]), secrets=True)
+        domain = libvirt_query.by_uuid(connection, guest["uuid"])
+        xml = libvirt_query.definition(domain, secrets=True)
         least = params["arguments"] == "minimal"
         description = imported(xml, autostart=guest["autostart"], least=least, uuid=params["uuid"])
+        snapshots = plan_import.of_snapshots([name for name, _xml in libvirt_query.snapshots(domain)])
     except VirtError as error:
         return {"arguments": None, "withheld_arguments": {}, "not_imported": [{"path": "/domain", "why": str(error)}]}
     return {
         "arguments": description.arguments,
         "withheld_arguments": description.withheld,
-        "not_imported": description.not_imported,
+        "not_imported": [*description.not_imported, *snapshots],
     }
 
 

@@ -25,6 +25,8 @@ description:
     destination under the same path, only the disk's own data is copied. The disks on the source, and the file with the
     UEFI variables of a guest that runs, are removed after the guest was seen on the destination; a file that both hosts
     see stays.
+  - Snapshots migrate with the guest, with all files that they name. A snapshot inside a disk that is copied while the
+    guest runs is refused, and so is any if its disk would be copied without backing files or to another path.
   - The migration runs from host to host; it does not depend on the controller. Running the task again leads to the same
     state. Ctrl-C aborts the migration, and the guest stays on the source.
   - The destination is asked for everything that the definition needs to start, such as firmware, kernel, ROMs, shared

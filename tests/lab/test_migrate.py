@@ -117,11 +117,11 @@ def lab() -> Iterator[Hypervisors]:
     """
     with hypervisors("moves", hosts=2, more=("--host", "hyper2=trixie")) as lab:
         if not lab.kept:
-            _share(lab)
+            share_storage(lab)
         yield lab
 
 
-def _share(lab: Hypervisors) -> None:
+def share_storage(lab: Hypervisors) -> None:
     """A volume that both hosts keep, and a pool on it."""
     ports = {"firewall_ports": ["16514/tcp", "24007-24008/tcp", "49152-60999/tcp"]}
     lab.play({"ansible.builtin.include_role": {"name": "corral.virt.firewall"}, "vars": ports}, hosts="hyper")

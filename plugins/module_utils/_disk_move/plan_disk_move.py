@@ -439,7 +439,8 @@ def _switched(move: _Move, file: DiskFile, mark: Mark, copied: int, *, ours: boo
 
 
 _KEPT = {
-    "snapshots": "it has snapshots, which name the file; delete them first (virsh snapshot-delete)",
+    "snapshots": "it has snapshots, which name the file; delete them first (playbook delete_snapshot, virt_snapshot "
+    "with state: absent, or virsh snapshot-delete)",
     "checkpoints": "it has checkpoints, whose bitmaps would stay behind; delete them first (virsh checkpoint-delete)",
     "managed_save": "its saved state names the file; start it, or discard the state (virsh managedsave-remove)",
 }

@@ -24,7 +24,8 @@ def named(names: t.Sequence[str]) -> str:
 def remedy(guest: str, names: t.Sequence[str]) -> str:
     """The commands that merge or delete snapshots."""
     first = shlex.join(["virsh", "snapshot-delete", guest, names[0]])
+    playbook = shlex.join(["ansible-playbook", "corral.virt.delete_snapshot", "-e", f"guest={guest}"])
     return (
-        f"delete {agree(len(names), 'it', 'them')} (playbook delete_snapshot, virt_snapshot with state: absent, or "
-        f"`{first}`{'' if len(names) == 1 else ' and so on'})"
+        f"delete {agree(len(names), 'it', 'them')} (`{playbook} {shlex.join(['-e', f'snapshot={names[0]}'])}`, or "
+        f"`{first}`{agree(len(names), '', ', and so on')})"
     )

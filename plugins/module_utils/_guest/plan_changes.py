@@ -13,9 +13,11 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
+from ansible_collections.corral.virt.plugins.module_utils._domain import plan_snapshots
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
@@ -27,9 +29,8 @@ __all__ = ["DefinitionSight", "GuestPlan", "awaited", "changes", "check_unchange
 # Decide whether a guest may have another name. Pure.
 
 _NAMED_AFTER = {  # what libvirt keeps under a guest's name, and what removes it
-    "managed_save": "virsh managedsave-remove {}",
-    "snapshots": "virsh snapshot-delete {} SNAPSHOT",
-    "checkpoints": "virsh checkpoint-delete {} CHECKPOINT",
+    "managed_save": ("managed save", "virsh managedsave-remove {}"),
+    "checkpoints": ("checkpoints", "virsh checkpoint-delete {} CHECKPOINT"),
 }
 
 
@@ -40,10 +41,11 @@ def rename(
     *,
     managed_state: t.Sequence[str],
     recorded: t.Mapping[str, t.Any],
+    snapshots: t.Sequence[Snapshot] = (),
 ) -> plan_guest_steps.Rename | None:
     """The step that renames a guest; None if it has its new name. `found` has the new name, `former` the old one.
 
-    `managed_state` is what libvirt keeps of `former`, `recorded` our record of it.
+    `managed_state` and `snapshots` are what libvirt keeps of `former`, `recorded` our record of it.
     """
     what = f"cannot rename {wanted.renamed_from} to {wanted.name}"
     if former is None and found is None:
@@ -65,13 +67,58 @@ def rename(
         )
     if recorded.get("making"):
         raise Refused(f"{what}: an interrupted run left {', '.join(recorded['making'])} incomplete; repeat it first")
-    if kept := [kind for kind in _NAMED_AFTER if kind in managed_state]:
-        remedy = "; ".join(_NAMED_AFTER[kind].format(former.name) for kind in kept)
-        raise Refused(
-            f"{what}: libvirt keeps its {' and '.join(kept).replace('_', ' ')} under its name; remove that first: "
-            f"{remedy}"
-        )
+    _refuse_named_after(what, former.name, managed_state, [one.name for one in snapshots])
     return plan_guest_steps.Rename(former.name, wanted.name)
+
+
+def _refuse_named_after(what: str, guest: str, managed_state: t.Sequence[str], snapshots: t.Sequence[str]) -> None:
+    kept = [(kind, remedy.format(guest)) for key, (kind, remedy) in _NAMED_AFTER.items() if key in managed_state]
+    if snapshots:
+        kept.append((plan_snapshots.named(snapshots), plan_snapshots.remedy(guest, snapshots)))
+    if kept:
+        raise Refused(
+            f"{what}: libvirt keeps its {' and '.join(kind for kind, _remedy in kept)} under its name; remove that "
+            f"first: {'; '.join(remedy for _kind, remedy in kept)}"
+        )
+
+
+# Decide what a change of disks means for snapshots. Pure.
+
+
+def grown(guest: str, paths: t.Sequence[str], snapshots: t.Sequence[Snapshot]) -> list[str]:
+    """Notes on snapshots of a guest whose disks grow; raises Refused for those inside a disk."""
+    inside = [
+        one.name for one in snapshots if any(disk.kind == "internal" and disk.base in paths for disk in one.disks)
+    ]
+    if inside:
+        raise Refused(
+            f"cannot grow {', '.join(paths)} of {guest}: {plan_snapshots.named(inside)} inside it would have another "
+            f"size; {plan_snapshots.remedy(guest, inside)}"
+        )
+    names = [one.name for one in snapshots] if paths else []
+    same = f"{plan_snapshots.named(names)} of {guest} {agree(len(names), 'keeps', 'keep')} the size of then"
+    return [f"{same}; what grows is {', '.join(paths)}"] if names else []
+
+
+def attached(
+    guest: str, disks: t.Mapping[str, str], snapshots: t.Sequence[Snapshot], *, removed: t.Collection[str]
+) -> list[str]:
+    """Notes on disks (target: path) that snapshots do not have, and on `removed` ones (paths) that they have."""
+    lacking = [one.name for one in snapshots if set(disks) - {disk.target for disk in one.disks}]
+    having = [
+        one.name for one in snapshots if {path for disk in one.disks for path in (disk.base, disk.overlay)} & {*removed}
+    ]
+    notes = []
+    if lacking:
+        what = agree(len(lacking), "was taken without it", "were taken without it")
+        notes.append(f"{plan_snapshots.named(lacking)} of {guest} {what}: {', '.join(disks.values())}")
+    if having:
+        needs = agree(len(having), "needs", "need")
+        notes.append(
+            f"{plan_snapshots.named(having)} of {guest} {needs} {', '.join(sorted(removed))}: keep the file until "
+            "they are deleted"
+        )
+    return notes
 
 
 # Decide whether a guest is still as a plan has seen it, before its definition is replaced or removed. Pure.

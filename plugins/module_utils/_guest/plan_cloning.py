@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._domain import plan_snapshots
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
     Disk,
     FoundGuest,
@@ -22,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 )
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 
-__all__ = ["check_files", "checked", "described", "refuse_half", "resumed", "seeded"]
+__all__ = ["check_files", "checked", "described", "refuse_half", "resumed", "seeded", "without_snapshots"]
 
 Recorded = t.Mapping[str, t.Any]  # what we record with a guest
 
@@ -57,6 +58,12 @@ def checked(
             "the copy would keep its host keys and machine ID; create it from the image of that guest instead"
         )
     return original
+
+
+def without_snapshots(original: str, clone: str, snapshots: t.Sequence[str]) -> list[str]:
+    """A note on snapshots that stay with the original: the copy has one file for each disk."""
+    found = agree(len(snapshots), "is", "are")
+    return [f"{plan_snapshots.named(snapshots)} of {original} {found} not copied to {clone}"]
 
 
 def refuse_half(wanted: GuestSpec) -> t.NoReturn:

@@ -97,7 +97,9 @@ def planned_removal(
     others = plan_removal.unrecorded(chains, [one.path for one in owned])
     paths = [one.path for one in owned]
     in_use = {**host.users(paths, but=found.uuid), **plan_removal.shared(plan_guest.with_paths(found, host))}
-    in_use = {**(host.users(others, but=found.uuid) if others else {}), **in_use}
+    in_use = {**(host.users(others, but=found.uuid) if others else {}), **plan_removal.below(chains, others), **in_use}
+    # The disk of a guest with snapshots is below the file that its definition names.
+    owner = dataclasses.replace(owner, disks=frozenset((*owner.disks, *(path for chain in chains for path in chain))))
     managed_state = (*host.managed_state(found.uuid), *fields_domain.managed_state(found.xml))
     return plan_removal.absent(
         wanted,
@@ -259,7 +261,12 @@ def _renamed(
     former = host.find(t.cast(str, wanted.renamed_from))
     managed_state = host.managed_state(former.uuid) if former else ()
     step = plan_changes.rename(
-        wanted, found, former, managed_state=managed_state, recorded=fields_record.read(former.xml) if former else {}
+        wanted,
+        found,
+        former,
+        managed_state=managed_state,
+        recorded=fields_record.read(former.xml) if former else {},
+        snapshots=host.snapshots(former.uuid) if former and "snapshots" in managed_state else (),
     )
     if former is None:
         return None, found
@@ -277,7 +284,7 @@ def _plan_present(
     subject = _subject(wanted, found, recorded, host)
     seed_plan = _plan_disks_and_seed(subject, host)
     definition = _edited_definition(subject, seed_plan)
-    notes = _check_host(subject, definition, host)
+    notes = [*_check_host(subject, definition, host), *_snapshot_notes(subject, seed_plan, definition, host)]
     misplaced = _misplaced(subject, host)
     now = _running_definition(subject, definition)
     result = plan_changes.plan(
@@ -542,6 +549,31 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
         notes.append(plan_changes.saved(wanted.name))
     return notes
+
+
+def _snapshot_notes(subject: _Subject, seed_plan: Seeding, definition: _Definition, host: GuestHost) -> list[str]:
+    """Notes on snapshots of a guest whose disks change, or of which a clone is made; raises Refused."""
+    whose, name = subject.found or subject.original, subject.wanted.name
+    growing = (plan_guest_steps.GrowDisk, plan_guest_steps.GrowLogicalVolume)
+    grows = [step.path for step in seed_plan.disks.steps if isinstance(step, growing)]
+    before, after = map(_written, (subject.base, definition.stored.xml))
+    added = {target: path for target, path in after.items() if target not in before}
+    removed = set(before.values()) - set(after.values())
+    if whose is None or not (grows or added or removed) or "snapshots" not in host.managed_state(whose.uuid):
+        return []
+    snapshots = host.snapshots(whose.uuid)
+    if subject.found is None:
+        return plan_cloning.without_snapshots(whose.name, name, [one.name for one in snapshots])
+    return [
+        *plan_changes.grown(name, grows, snapshots),
+        *plan_changes.attached(name, added, snapshots, removed=removed),
+    ]
+
+
+def _written(xml: str) -> dict[str, str]:
+    """The disks of a definition that the guest writes: target -> source."""
+    disks = [disk for disk in fields_disk.media(parse(xml)) if not disk.get("readonly")]
+    return {str(disk["target"]): str(disk.get("source") or disk.get("volume")) for disk in disks}
 
 
 def _check_filters(wanted: GuestSpec, before: dict[str, str], after: dict[str, str], host: GuestHost) -> None:

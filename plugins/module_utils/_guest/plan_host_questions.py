@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -68,6 +69,9 @@ class GuestHost(t.Protocol):
 
     def managed_state(self, uuid: str) -> t.Sequence[str]:
         """What libvirt keeps beside the guest's definition."""
+
+    def snapshots(self, uuid: str) -> t.Sequence[Snapshot]:
+        """The guest's snapshots, parents first."""
 
     def saved_xml(self, uuid: str) -> str | None:
         """The definition in the managed save image of a guest that is off; None without an image, empty if it is

@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_disk,
     fields_domain,
     fields_graphics,
+    plan_snapshots,
     xml_new,
     xml_validate,
 )
@@ -39,7 +40,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import 
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Presence, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
 
-__all__ = ["Import", "OptionCheck", "imported", "less", "minimal", "withhold"]
+__all__ = ["Import", "OptionCheck", "imported", "less", "minimal", "of_snapshots", "withhold"]
 
 Given = dict[str, t.Any]
 
@@ -295,6 +296,12 @@ def imported(xml: str, options: OptionCheck, *, autostart: bool, least: bool = F
     if least:
         given = minimal(given, lambda rest: _made(rest, root, options), _told)
     return Import({**given, **({"uuid": root.findtext("uuid")} if uuid else {})}, withheld, left)
+
+
+def of_snapshots(names: t.Sequence[str]) -> list[dict[str, str]]:
+    """What the arguments of a guest with these snapshots do not describe."""
+    why = f"{plan_snapshots.named(names)}: the arguments name the file that is on top of each disk now"
+    return [{"path": "/domainsnapshot", "why": why}] if names else []
 
 
 def _withheld(root: Element) -> tuple[Given, Given, list[dict[str, str]]]:

@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
-__all__ = ["absent", "gone", "named_after", "shared", "unrecorded"]
+__all__ = ["absent", "below", "gone", "named_after", "shared", "unrecorded"]
 
 
 def absent(
@@ -136,6 +136,16 @@ def unrecorded(chains: t.Iterable[t.Sequence[str]], owned: t.Collection[str]) ->
         last = max(at for at, path in enumerate(chain) if path in owned or path in tops)
         found += chain[: last + 1]
     return [path for path in dict.fromkeys(found) if path not in owned]
+
+
+def below(chains: t.Iterable[t.Sequence[str]], kept: t.Collection[str]) -> dict[str, str]:
+    """Files on which files that stay stand: path -> the file on top of it."""
+    found: dict[str, str] = {}
+    for chain in chains:
+        for top, base in zip(chain, chain[1:]):
+            if top in kept or top in found:
+                found.setdefault(base, top)
+    return found
 
 
 def _opened(found: FoundGuest, disks: t.Mapping[str, OwnedDisk]) -> dict[str, str]:

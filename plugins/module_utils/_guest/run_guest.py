@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     files_qemu,
     plan_guest,
@@ -121,6 +122,12 @@ class _Host:
     @asked
     def managed_state(self, uuid: str) -> tuple[str, ...]:
         return libvirt_query.managed_state(self._connection, uuid)
+
+    @asked
+    def snapshots(self, uuid: str) -> tuple[Snapshot, ...]:
+        from ansible_collections.corral.virt.plugins.module_utils._storage import run_snapshots
+
+        return tuple(one for _depth, one in run_snapshots.tree(self._connection, uuid).ordered)
 
     @asked
     def saved_xml(self, uuid: str) -> str | None:

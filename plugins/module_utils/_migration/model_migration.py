@@ -11,7 +11,7 @@ import typing as t
 import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 __all__ = [
@@ -91,6 +91,7 @@ class MigratingGuest:
     ] = ()  # what it writes beside its disks; shared storage that holds it
     managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
     snapshots: tuple[Snapshot, ...] = ()
+    snapshot_records: tuple[SnapshotRecord, ...] = ()  # what the collection records of them
     job: str = ""  # what libvirt is at work on
 
 

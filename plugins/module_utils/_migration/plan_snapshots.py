@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshots import named, remedy
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, of_snapshot
@@ -48,7 +48,7 @@ __all__ = [
     "problems",
 ]
 
-_MEMORY = "memory"
+_MEMORY, _COPY = "memory", "state of the machine"
 
 
 def parsed(saved: t.Iterable[SavedSnapshot]) -> tuple[Snapshot, ...]:
@@ -77,6 +77,7 @@ def all_of(noted: t.Sequence[SavedSnapshot], there: t.Sequence[SavedSnapshot]) -
 
 def problems(move: Move, guest: MigratingGuest) -> t.Iterator[str]:
     """Why the snapshots of a guest cannot migrate with it, each with its remedy."""
+    yield from unfinished(guest)
     if not guest.snapshots:
         return
     copied = {disk.target for disk in move.disks if disk.how in COPIED}
@@ -102,6 +103,13 @@ def problems(move: Move, guest: MigratingGuest) -> t.Iterator[str]:
         yield f"libvirt was interrupted when it deleted {named(begun)}; {remedy(guest.name, begun)}"
 
 
+def unfinished(guest: MigratingGuest) -> t.Iterator[str]:
+    """Snapshots that an interrupted run was taking or deleting."""
+    for verb, phase in (("taking", SnapshotRecord.TAKING), ("deleting", SnapshotRecord.DELETING)):
+        if begun := [one.name for one in guest.snapshot_records if one.phase == phase]:
+            yield f"an interrupted run was {verb} {named(begun)}; run that again (virt_snapshot)"
+
+
 def _inside(one: Snapshot) -> set[str]:
     """Targets of the disks whose files hold a part of the snapshot."""
     return {disk.target for disk in one.disks if disk.kind == "internal"}
@@ -116,15 +124,21 @@ class SnapshotFile(t.NamedTuple):
 
 
 def disks(
-    saved: t.Iterable[SavedSnapshot], requested: t.Iterable[MigratingDisk], storage: str, located: Located
+    saved: t.Iterable[SavedSnapshot],
+    requested: t.Iterable[MigratingDisk],
+    storage: str,
+    located: Located,
+    records: t.Iterable[SnapshotRecord] = (),
 ) -> list[SnapshotFile]:
-    """The files that snapshots name and the guest does not write, each once. `requested` are the guest's disks,
-    `storage` is the mode for others.
+    """The files that snapshots name and the guest does not write, each once, and copies of UEFI variables and TPM state
+    in their `records`. `requested` are the guest's disks, `storage` is the mode for others.
     """
+    copies = {one.name: one.copies for one in records}
     known = [*requested]
     modes, found = {one.target: one.mode for one in known}, dict[t.Any, SnapshotFile]()
     for one in saved:
-        for item in _named(one, located):
+        kept = [_file(_COPY, copy, "raw") for _path, copy in copies.get(one.name, ())]
+        for item in (*_named(one, located), *kept):
             mode = "shared" if modes.get(item["target"], storage) == "shared" else "auto"
             for disk in as_requested([item], _AS_IT_IS, assumed=False):
                 its = dataclasses.replace(
@@ -155,14 +169,22 @@ def _named(one: SavedSnapshot, located: Located) -> t.Iterator[Described]:
     """Overlays, the file with memory, and the disks of then."""
     seen = snapshot(one.xml, located)
     for disk in seen.disks:
-        if disk.overlay:
-            kind = "block" if disk.overlay.startswith("/dev/") else "file"
-            yield {"target": disk.target, "source": disk.overlay, "type": kind, "format": disk.format}
+        for path in filter(None, (disk.overlay, disk.reverted)):
+            yield _file(disk.target, path, disk.format)
     if seen.memory_file:
-        yield {"target": _MEMORY, "source": seen.memory_file, "type": "file", "format": "raw"}
+        yield _file(_MEMORY, seen.memory_file, "raw")
     *definitions, _files = of_snapshot(one.xml)
     for xml in definitions:
         yield from fields_disk.media(parse(xml))
+
+
+def _file(target: str, path: str, form: str | None) -> Described:
+    return {
+        "target": target,
+        "source": path,
+        "type": "block" if path.startswith("/dev/") else "file",
+        "format": form,
+    }
 
 
 def check_as_planned(move: Move, saved: t.Iterable[SavedSnapshot]) -> None:

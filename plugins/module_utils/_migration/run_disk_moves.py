@@ -56,7 +56,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     as_requested,
     unknown_disks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints, snapshot_records
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_header,
     libvirt_storage,
@@ -112,7 +112,8 @@ def disks(
         for one in requested
     ]
     located = functools.partial(libvirt_storage.path_in, endpoints.source)
-    kept = plan_snapshots.disks(snapshots, requested, params["storage"], located)
+    records = snapshot_records(found)
+    kept = plan_snapshots.disks(snapshots, requested, params["storage"], located, records)
     kept = [one for one in kept if not run_snapshots.is_gone(one.disk.path)]
     looked += [plan_disk_move_stages.DiskMoveFacts(one.disk, one.raw, pools, ours, found.active) for one in kept]
     seen = plan_snapshots.each_once([hosts.disk(facts) for facts in looked])

@@ -10,9 +10,14 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_bindings
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_record,
+    libvirt_query,
+    xml_host,
+    xml_host_bindings,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage, libvirt_migrate
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
@@ -23,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import no_files
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools"]
+__all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools", "snapshot_records"]
 
 
 class Endpoints:
@@ -120,10 +125,17 @@ def guest(connection: t.Any, found: FoundGuest, snapshots: t.Sequence[Snapshot] 
         state=found.state,
         managed_state=libvirt_query.managed_state(connection, found.uuid),
         snapshots=tuple(snapshots),
+        snapshot_records=snapshot_records(found),
         job=job,
         local_state=tuple((path, files_shared_storage.holder(path)) for path in xml_host_bindings.local_state(xml)),
         **xml_host_bindings.needs(xml),
     )
+
+
+def snapshot_records(found: FoundGuest) -> tuple[SnapshotRecord, ...]:
+    """What the guest's record tells of its snapshots."""
+    texts = fields_record.of(found).get("snapshots") or ()
+    return tuple(filter(None, (SnapshotRecord.of(text, found.uuid) for text in texts)))
 
 
 def cpu_incompatibility(dest: t.Any, its: MigrationHost, xml: str) -> str | None:

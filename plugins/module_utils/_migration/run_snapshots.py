@@ -98,9 +98,10 @@ def documents(domain: t.Any) -> t.Iterator[str]:
 
 def put_back(source: t.Any, uuid: str) -> None:
     """Define the snapshots in the note again, on the source, if they are missing there."""
-    domain = libvirt_query.by_uuid(source, uuid)
-    gone = plan_snapshots.missing(noted(uuid), libvirt_snapshot_metadata.saved(domain))
-    libvirt_snapshot_metadata.define(domain, gone)
+    if saved := noted(uuid):
+        domain = libvirt_query.by_uuid(source, uuid)
+        gone = plan_snapshots.missing(saved, libvirt_snapshot_metadata.saved(domain))
+        libvirt_snapshot_metadata.define(domain, gone)
 
 
 def forget_note(uuid: str) -> None:

@@ -25,6 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_blockjob,
     libvirt_storage,
     plan_pool_files,
+    run_directories,
     run_pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
@@ -59,10 +60,20 @@ def _answer(connection: t.Any, question: Question, locks: contextlib.ExitStack) 
     if question.volume:
         xml = libvirt_storage.volume_in(connection, *question.volume)
     else:
-        xml = libvirt_storage.volume_at(connection, question.path)
+        xml = _volume_at(connection, question.path)
     size = Size(_size(xml), xml_host.volume(xml)["path"] if xml and question.volume else None, kind)
     path = size.path or question.path
     return _logical_size(connection, question, size, path) if identity.logical_volume(path) else size
+
+
+def _volume_at(connection: t.Any, path: str) -> str | None:
+    """The volume at a path; its pool is refreshed if libvirt knows none: a snapshot gives a guest a new file."""
+    xml = libvirt_storage.volume_at(connection, path)
+    pool = None if xml else run_directories.pool_at(connection, os.path.dirname(path))
+    if pool is None:
+        return xml
+    libvirt_storage.refresh(connection, pool)
+    return libvirt_storage.volume_at(connection, path)
 
 
 def _pool_type(connection: t.Any, name: str) -> str | None:

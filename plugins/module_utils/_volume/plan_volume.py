@@ -157,8 +157,8 @@ class VolumeHost(t.Protocol):
         """Who has the volume as a disk, or stands on it, in words."""
 
     def taker(self, path: str) -> str | None:
-        """Who must not notice a new size: all but a guest that is off, without saved state or snapshots, whose disk
-        it is.
+        """Who must not notice a new size: all but a guest that is off, without saved state or snapshots in it, whose
+        disk it is.
         """
 
     def writer(self, path: str) -> str | None:

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshots import named
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
@@ -30,6 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_disposal,
     run_file_users,
     run_owned_disks,
+    run_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.locks import DISKS
@@ -195,10 +197,24 @@ def _pool(ref: Ref) -> str:
 
 
 def _taker(connection: Connection, path: str) -> str | None:
-    """Who uses a volume, but a guest that is off, without saved state or snapshots, whose disk it is."""
+    """Who uses a volume, but a guest that is off, without saved state or snapshots in it, whose disk it is."""
+    inside = libvirt_query.of_all(connection, lambda one: _snapshots_inside(connection, one, path))
+    if any(inside):
+        return next(filter(None, inside))
     user = run_file_users.users(connection).of(path)
     owners = [uuid for uuid in libvirt_query.of_all(connection, lambda one: _off_owner(connection, one, path)) if uuid]
     return run_file_users.users(connection, but=owners[0]).of(path) if user and owners else user
+
+
+def _snapshots_inside(connection: Connection, domain: t.Any, path: str) -> str | None:
+    """A guest's snapshots whose content is inside the volume."""
+    tree = run_snapshots.tree(connection, domain.UUIDString())
+    names = [
+        one.name
+        for _depth, one in tree.ordered
+        if any(disk.kind == "internal" and disk.base == path for disk in one.disks)
+    ]
+    return f"{named(names)} of guest {domain.name()}" if names else None
 
 
 def _off_owner(connection: Connection, domain: t.Any, path: str) -> str | None:
@@ -208,7 +224,7 @@ def _off_owner(connection: Connection, domain: t.Any, path: str) -> str | None:
         return libvirt_storage.path_in(connection, pool, volume) or volume
 
     found = libvirt_query.found(domain)
-    is_kept = found.live_xml or libvirt_query.saved_xml(domain) or libvirt_query.snapshots(domain)
+    is_kept = found.live_xml or libvirt_query.saved_xml(domain)
     return None if is_kept or path not in sources(found.xml, located) else found.uuid
 
 

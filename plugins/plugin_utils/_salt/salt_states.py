@@ -44,9 +44,10 @@ _HINTS = {
 _OTHER = "no role does it; use a task of Ansible"
 _COMMANDS = {
     "rebooted": "ansible-playbook corral.virt.reboot -e guest={name}",
-    "snapshot": "virsh snapshot-create-as {name}",
-    "saved": "virsh snapshot-create-as {name}",
-    "reverted": "virsh snapshot-revert {name} SNAPSHOT",
+    "snapshot": "ansible-playbook corral.virt.snapshot -e guest={name}",
+    "saved": "ansible-playbook corral.virt.snapshot -e guest={name}",
+    "reverted": "ansible-playbook corral.virt.revert -e guest={name} -e snapshot=SNAPSHOT -e run=true -e "
+    "confirm_snapshot=SNAPSHOT",
     "volume_defined": "virsh vol-create-as; a guest's disk is created with the guest",
 }
 

@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Offer,
     Prerequisites,
 )
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest, plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
@@ -64,6 +65,10 @@ class Host:
     def managed_state(self, uuid: str) -> t.Sequence[str]:
         self.asked.add("managed_state")
         return self.kept if uuid == UUID else ()
+
+    def snapshots(self, _uuid: str) -> t.Sequence[Snapshot]:
+        self.asked.add("snapshots")
+        return t.cast("t.Sequence[Snapshot]", self.more.get("snapshots", ()))
 
     def saved_xml(self, uuid: str) -> str | None:
         return t.cast("str | None", self.more.get("saved")) if uuid == UUID else None
@@ -181,6 +186,17 @@ def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:
     host = Host(there())
     planned(host, **said)
     assert host.asked - ALWAYS == asked
+
+
+def test_snapshots_of_a_guest_whose_disks_change() -> None:
+    kept = SnapshotDisk("vda", "external", overlay="/s1", base="/web1")
+    host = Host(there(), kept=["snapshots"], snapshots=[Snapshot("s1", disks=(kept,))])
+    notes = planned(host, disks=[{"name": "more"}]).notes
+    assert [note for note in notes if note.startswith("snapshot s1 of web1 was taken without it: ")]
+    assert "snapshots" in host.asked
+    host = Host(there(), kept=["snapshots"])
+    planned(host, title="Another")
+    assert "snapshots" not in host.asked
 
 
 def test_a_new_guest() -> None:
@@ -357,10 +373,10 @@ NARROW = Capacity(memory_mib=4096, vcpus=2)
         (Host(), {"state": "reset"}, NotFound, "cannot reset web1: there is no such guest here"),
         (Host(MOVING), {"name": "db1", "renamed_from": "web1"}, Refused, "to db1: its migration is in progress"),
         (
-            Host(there(), kept=["snapshots"]),
+            Host(there(), kept=["snapshots"], snapshots=[Snapshot("s1")]),
             {"name": "db1", "renamed_from": "web1"},
             Refused,
-            "to db1: libvirt keeps its snapshots under its name",
+            "to db1: libvirt keeps its snapshot s1 under its name",
         ),
         (
             Host(there(), dataclasses.replace(there(), name="db1", uuid="u2")),

@@ -52,8 +52,8 @@ def test_a_guest_is_renamed_once() -> None:
             RENAMED,
             None,
             OFF,
-            {"managed_state": ["snapshots", "checkpoints"]},
-            "its snapshots and checkpoints under its name",
+            {"managed_state": ["managed_save", "checkpoints"]},
+            "its managed save and checkpoints under its name",
         ),
     ],
 )
