@@ -13,7 +13,17 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, CORRAL, SEEN
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
 
-__all__ = ["GuestDisk", "definition_then", "disks", "has_agent", "snapshot", "taking", "with_disks", "with_files"]
+__all__ = [
+    "GuestDisk",
+    "definition_then",
+    "disks",
+    "has_agent",
+    "snapshot",
+    "taking",
+    "with_disks",
+    "with_files",
+    "without_chains",
+]
 
 
 class GuestDisk(t.NamedTuple):
@@ -140,6 +150,16 @@ def with_files(xml: str, moved: t.Mapping[str, tuple[str, str]], located: Locate
         elif any(_path(below, located) in moved for below in disk.iterfind(".//backingStore")):
             _forget_chain(disk)
     return text(root)
+
+
+def without_chains(xml: str, merged: t.Collection[str]) -> str | None:
+    """A definition without the chains that name one of these files, for libvirt to read them; None if none does."""
+    root, found = parse(xml), False
+    for disk in root.iterfind("devices/disk"):
+        if any(_path(below, lambda _pool, _volume: None) in merged for below in disk.iterfind(".//backingStore")):
+            _forget_chain(disk)
+            found = True
+    return text(root) if found else None
 
 
 def with_disks(xml: str, overlays: t.Mapping[str, str]) -> str:

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
     SnapshotDisk,
     SnapshotRecord,
 )
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import with_files
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import with_files, without_chains
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
     ChainLink,
@@ -38,6 +38,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
     DropSnapshot,
+    ForgetChains,
     ForgetSnapshot,
     Merge,
     MergeOff,
@@ -132,10 +133,15 @@ def _merge(scene: Scene, snapshot: Snapshot, one: _Merging) -> GuestStep:
 def _defined(
     scene: Scene, merging: t.Sequence[_Merging], moved: t.Mapping[str, tuple[str, str]]
 ) -> t.Iterator[GuestStep]:
-    """For a guest that is off: its definition, with the files that the overlays were merged into."""
-    found, active = scene.found, {one.overlay: moved[one.overlay] for one in merging if one.above is None}
-    if not found.active and active:
-        xml = with_files(found.xml, active, lambda _pool, _volume: None)
+    """The stored definition, with the files that the overlays were merged into. libvirt starts a guest on the chains
+    that are in it, and changes them itself only for disks of a running guest, not for what is below these.
+    """
+    found = scene.found
+    is_named = without_chains(found.xml, moved.keys()) is not None
+    if found.active and is_named:
+        yield ForgetChains(found.name, found.uuid, scene.spec.name, tuple(moved))
+    elif not found.active and (is_named or any(one.above is None for one in merging)):
+        xml = with_files(found.xml, moved, lambda _pool, _volume: None)
         yield Define(found.name, xml, "its disks merged", found.uuid, fields_record.fingerprint(found.xml))
 
 

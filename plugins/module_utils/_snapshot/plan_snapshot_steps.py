@@ -18,6 +18,7 @@ __all__ = [
     "CopyState",
     "CreateOverlay",
     "DropSnapshot",
+    "ForgetChains",
     "ForgetSnapshot",
     "Merge",
     "MergeOff",
@@ -142,6 +143,16 @@ class MergeOff(SnapshotStep):
 
     def __str__(self) -> str:
         return f"merge disk {self.target} of {self.what} ({bytes_text(self.size_bytes)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ForgetChains(SnapshotStep):
+    """Let the stored definition of a running guest not name files that are merged, below its disks."""
+
+    merged: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"record the disks of {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)

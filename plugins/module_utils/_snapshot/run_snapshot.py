@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot i
     snapshot,
     with_disks,
     with_files,
+    without_chains,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import variables
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
@@ -359,6 +360,15 @@ class _Work:
         self._merged[step.overlay] = os.stat(step.overlay).st_mtime_ns
         plan_delete.check_still_off(step, active=False, same=lock != "taken")
 
+    def forget_chains(self, step: plan_snapshot_steps.ForgetChains) -> None:
+        """Let the stored definition name no file that is merged; libvirt has changed it since it was read."""
+        stored = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid)).xml
+        xml = without_chains(stored, step.merged)
+        if xml:
+            definition = run_definition.Definition(self.connection, step.uuid, stored)
+            now = fields_record.fingerprint(stored)
+            run_definition.do(definition, plan_guest_steps.Define(step.guest, xml, "its disks", step.uuid, now))
+
     def redefine(self, step: plan_snapshot_steps.Redefine) -> None:
         """Let a snapshot name other files."""
         xml, current = libvirt_snapshot.document(self.connection, step.uuid, step.name)
@@ -446,6 +456,7 @@ _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object
     plan_snapshot_steps.TakeSnapshot: _Work.take,
     plan_snapshot_steps.Merge: Looked(_Work.can_merge, _Work.merge),
     plan_snapshot_steps.MergeOff: Looked(_Work.can_merge, _Work.merge_off),
+    plan_snapshot_steps.ForgetChains: _Work.forget_chains,
     plan_snapshot_steps.Redefine: _Work.redefine,
     plan_snapshot_steps.DropSnapshot: Looked(_Work.is_same, _Work.drop),
     plan_snapshot_steps.CreateOverlay: _Work.create_overlay,
