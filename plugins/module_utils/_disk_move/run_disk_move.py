@@ -326,7 +326,7 @@ class _Work:
         self._keep_unwritten(step)
         done = functools.partial(self._tell_percent, step.size_bytes)
         files_qemu_img.convert_onto(
-            step.path, step.to, from_format=step.format, to_format=step.to_format, progress=done
+            step.path, step.to, from_format=step.format, to_format=step.to_format, empty=step.empty, progress=done
         )
         files_qemu_img.compare(step.path, step.to, form=step.format, to_format=step.to_format)
         durable.fsync(step.to)

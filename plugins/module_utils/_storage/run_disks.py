@@ -36,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SiteOf,
     Size,
     SizeOf,
+    ThinPool,
     VolumeGroup,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
@@ -79,6 +80,7 @@ def _site(connection: t.Any, question: SiteOf, locks: contextlib.ExitStack) -> S
     if group:
         libvirt_storage.refresh(connection, pool)  # LVM's own programs make volumes behind libvirt's back
     image_pool = question.image_pool or pool
+    inherited = None if question.pool or not group else files_lvm.thin_pool_of(str(question.copy_of))
     return Site(
         found,
         _size(libvirt_storage.volume_in(connection, pool, name)),
@@ -87,6 +89,7 @@ def _site(connection: t.Any, question: SiteOf, locks: contextlib.ExitStack) -> S
         image_pool,
         group,
         files_lvm.tags(os.path.join(str(found.path), name)) if group else (),
+        _thin(group, question.thin_pool or inherited),
     )
 
 
@@ -100,7 +103,14 @@ def _logical_size(connection: t.Any, question: SizeOf, size: Size, path: str) ->
     ready = files_logical.ready_bytes(path)
     if group:  # what an interrupted growth has taken is taken
         group = dataclasses.replace(group, free_bytes=group.free_bytes + files_logical.size_bytes(path) - ready)
-    return dataclasses.replace(size, size_bytes=ready, pool_name=pool, group=group, seen_bytes=seen)
+    thin = _thin(group, files_lvm.thin_pool_of(path))
+    return dataclasses.replace(size, size_bytes=ready, pool_name=pool, group=group, seen_bytes=seen, thin=thin)
+
+
+def _thin(group: VolumeGroup | None, name: str | None) -> ThinPool | None:
+    """The thin pool of that name; None if there is none, or none is asked for."""
+    found = files_lvm.thin_pool(group.name, name) if group and name else None
+    return ThinPool(**found) if found else None
 
 
 def volume_group(connection: t.Any, pool: PoolDirectory) -> VolumeGroup | None:
