@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotMade
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
@@ -137,9 +137,7 @@ class DiskMoveHost:
     @asked
     def pool_of(self, path: str) -> str | None:
         """The name of the pool that has a volume with this path; None if none has."""
-        with contextlib.suppress(NotFound):
-            return libvirt_storage.pool_at(self._connection, path)
-        return None
+        return run_pool_directory.pool_with(self._connection, path)
 
     def free_bytes(self, pool: PoolDirectory) -> int:
         """Bytes that are free there."""

@@ -23,7 +23,19 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
 from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
-__all__ = ["create", "group", "grow", "grow_thin", "make", "ready_bytes", "size_bytes", "untag", "written", "zero"]
+__all__ = [
+    "create",
+    "group",
+    "grow",
+    "grow_thin",
+    "make",
+    "ready_bytes",
+    "remove",
+    "size_bytes",
+    "untag",
+    "written",
+    "zero",
+]
 
 _UNREADY = "corral.unready.from."
 _BLKZEROOUT = 0x127F
@@ -70,6 +82,11 @@ def make(group: str, name: str, size_bytes: int, tags: t.Sequence[str], what: st
         raise NotMade(
             f"cannot create {what}: {error}; inspect its volume group (lvs {group}), and run again"
         ) from error
+
+
+def remove(path: str) -> None:
+    """Remove a volume; LVM refuses one that somebody has open."""
+    command.run("lvremove", "--quiet", "--yes", "--", path)
 
 
 def untag(path: str, tag: str) -> None:

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pool", "thin_pool_of", "thin_pools"]
+__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pool", "thin_pool_of", "thin_pools", "volumes"]
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent"
@@ -41,6 +41,13 @@ def thin_pool_of(path: str) -> str | None:
     """The name of the thin pool that a volume is in; None of one that is not thin."""
     found = rows("lv", "lvs", "pool_lv,segtype", "--", path)
     return next((row["pool_lv"] for row in found if row["segtype"] == "thin"), None)
+
+
+def volumes(group: str, directory: str) -> dict[str, int]:
+    """Paths of the volumes of a group, which are below this directory, and their sizes in bytes; without thin pools."""
+    found = rows("lv", "lvs", "lv_name,lv_size,segtype", "--", group)
+    shown = [row for row in found if row["segtype"] != "thin-pool"]
+    return {f"{directory}/{row['lv_name']}": int(float(row["lv_size"])) for row in shown}
 
 
 def tags(path: str) -> tuple[str, ...]:
