@@ -302,6 +302,13 @@ disks[].pool:
 disks[].image: Image from which a new disk is created. An existing disk keeps its backing image.
 disks[].image_pool: Pool of O(disks[].image). Defaults to O(disks[].pool); required where that is of type C(logical),
   which has no files.
+disks[].thin_pool:
+  - Thin pool in the volume group of O(disks[].pool), as RV(corral.virt.virt_pool_info#module:pools[].thin_pools) names
+    it. The new disk is a thin volume, which takes room from that pool as the guest writes.
+  - A disk is not created or grown in a thin pool that is not active, does not zero what it gives out, or whose data or
+    metadata is more than 90 % full, or if all its volumes together would have more than four times its size. Placement
+    does not count thin volumes.
+  - An existing disk stays what it is. A copy by O(clone_of) in the pool of its original is in the same thin pool.
 disks[].clone:
   - How the disk is created from O(disks[].image). V(overlay) stores the guest's writes in the disk, and reads
     everything else from the image.

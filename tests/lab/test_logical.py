@@ -38,6 +38,7 @@ truncate -s 200M /root/group1
 dd if=/dev/urandom of=/root/group1 bs=1M seek=1 count=100 conv=notrunc status=none
 vgcreate --quiet --yes --physicalextentsize 8M vg1 $(losetup -f --show /root/group1)
 lvcreate --quiet --yes --name foreign --size 8M vg0
+lvcreate --quiet --yes --type thin-pool --name thin --size 48M vg0
 head -c 8M /dev/urandom >/dev/vg0/foreign
 {{ printf '\\364\\353\\375'; head -c 507 /dev/zero; printf '\\125\\252'; head -c 20M /dev/urandom; }} >/root/tiny
 truncate -s {IMAGE_MIB}M /root/tiny
@@ -75,7 +76,7 @@ def foreign_stays() -> Iterator[None]:
     assert on("lvs --noheadings -o lv_uuid,lv_size,lv_tags vg0/foreign; sha256sum /dev/vg0/foreign") == before
     on(
         "for g in $(virsh list --all --name); do virsh -q destroy $g; virsh -q undefine $g; done 2>/dev/null; "
-        "for v in $(lvs --noheadings -o lv_full_name); do [ $v = vg0/foreign ] || lvremove -qqf $v; done; "
+        "for v in $(lvs --noheadings -o lv_full_name); do [ $v = vg0/foreign ] || [ $v = vg0/thin ] || lvremove -qqf $v; done; "
         f"find {IMAGES} -mindepth 1 -not -name 'tiny*' -delete; rm -f /usr/local/bin/qemu-img; "
         "for p in $(virsh pool-list --name); do virsh -q pool-refresh $p; done"
     )
@@ -107,7 +108,8 @@ def four_steps(module: str = "virt_domain", **options: t.Any) -> list[str]:
 
 def volumes() -> dict[str, str]:
     """The volumes of the group and their UUIDs."""
-    return dict(line.split() for line in on("lvs --noheadings -o lv_name,lv_uuid vg0").splitlines())
+    found = on("lvs --noheadings -o lv_name,lv_uuid --select lv_name!=thin vg0")
+    return dict(line.split() for line in found.splitlines())
 
 
 def size_mib(volume: str) -> int:
@@ -383,3 +385,28 @@ def four_drains(pool: str, *, movable_only: bool = False, **options: t.Any) -> l
     checked, done = (LAB.tell(task, hosts="hyper1", check=check)["hyper1"] for check in (True, False))
     assert checked["steps"] == done["steps"] and done["changed"], (checked, done)
     return sorted(step.split()[2].rpartition("/")[2] for step in done["steps"] if step.startswith("create disk"))
+
+
+def test_a_thin_volume_is_made_grown_copied_moved_and_removed() -> None:
+    """Its pool has 48 MiB."""
+    disk = {**SYSTEM, "thin_pool": "thin"}
+    steps = four_steps(name="web1", disks=[disk], state="running", **GUEST)
+    assert "/dev/vg0/web1-system (36 MiB, thin volume of vg0/thin in pool lvm), and copy" in steps[1]
+    assert on("lvs --noheadings -o pool_lv vg0/web1-system") == "thin" and has_image("web1-system")
+    assert float(on("lvs --noheadings -o data_percent vg0/thin")) < 50, "its holes take nothing"
+    assert four_steps(name="web1", disks=[{**disk, "size": "44MiB"}]) == [
+        "grow thin volume /dev/vg0/web1-system to 44 MiB",
+        "grow disk /dev/vg0/web1-system to 44 MiB while it runs",
+    ]
+    assert is_zero("web1-system", IMAGE_MIB)
+    why = refused(name="web2", disks=[{**disk, "size": "160MiB"}], **GUEST)
+    assert "thin pool vg0/thin" in why and "more than 4 times its 48 MiB; extend it (lvextend --size +" in why
+    assert "is not active" not in why and "that are copied; extend it" in why, "20 of 30 MiB are free"
+    on("virsh destroy web1; lvextend -qq -L 96M vg0/thin")
+    four_steps(name="web2", clone_of="web1")
+    assert on("lvs --noheadings -o pool_lv vg0/web2-system") == "thin" and has_image("web2-system")
+    told("virt_disk_move", guest="web1", disk="system", pool="default", format="qcow2")
+    assert "identical" in on(f"qemu-img compare -f raw -F qcow2 /root/tiny {IMAGES}/web1-system.qcow2")
+    assert list(volumes()) == ["foreign", "web2-system"]
+    gone = told("virt_domain", name="web2", state="absent", remove_storage=True)
+    assert gone["steps"] == ["undefine web2", "delete disk /dev/vg0/web2-system"] and list(volumes()) == ["foreign"]

@@ -418,7 +418,8 @@ def _switched(move: _Move, file: DiskFile, mark: Mark, copied: int, *, ours: boo
         after = [one for one in _after(move, mark, host) if not isinstance(one, Remember)]
         copy: GuestStep = CopyOff(found.name, move.source, move.to, copied)
         if not place.keeps(file):
-            copy = ConvertOff(found.name, move.source, move.to, copied, move.format, place.format, flattens)
+            formats = (move.format, place.format)
+            copy = ConvertOff(found.name, move.source, move.to, copied, *formats, flattens, empty=not place.group)
         define = Define(found.name, xml, f"disk {move.name} in pool {move.spec.pool}", found.uuid, seen)
         return [copy, define, *after]
     shallow = place.keeps(file) and file.backing is not None

@@ -105,6 +105,7 @@ class ConvertOff(GuestStep):
     format: str  # that it has
     to_format: str
     flattens: str = ""
+    empty: bool = True  # `to` reads as zeros, as new files do and logical volumes do not
 
     def __str__(self) -> str:
         becomes = _as(self.to_format if self.to_format != self.format else "")

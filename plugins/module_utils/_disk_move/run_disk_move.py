@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotMade
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
@@ -137,9 +137,7 @@ class DiskMoveHost:
     @asked
     def pool_of(self, path: str) -> str | None:
         """The name of the pool that has a volume with this path; None if none has."""
-        with contextlib.suppress(NotFound):
-            return libvirt_storage.pool_at(self._connection, path)
-        return None
+        return run_pool_directory.pool_with(self._connection, path)
 
     def free_bytes(self, pool: PoolDirectory) -> int:
         """Bytes that are free there."""
@@ -326,7 +324,7 @@ class _Work:
         self._keep_unwritten(step)
         done = functools.partial(self._tell_percent, step.size_bytes)
         files_qemu_img.convert_onto(
-            step.path, step.to, from_format=step.format, to_format=step.to_format, progress=done
+            step.path, step.to, from_format=step.format, to_format=step.to_format, empty=step.empty, progress=done
         )
         files_qemu_img.compare(step.path, step.to, form=step.format, to_format=step.to_format)
         durable.fsync(step.to)

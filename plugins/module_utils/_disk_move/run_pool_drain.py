@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_pool_d
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, plan_clone_spec
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_lvm, plan_clone_spec
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
@@ -90,9 +90,11 @@ class _Host(run_disk_move.DiskMoveHost):
 
     @asked
     def files(self, pool: str) -> dict[str, int]:
+        if group := self.group(pool):  # libvirt does not list thin volumes
+            return files_lvm.volumes(group.name, str(self.pool(pool).path))
         paths = [volume.path() for _ref, volume in libvirt_volume.volumes(self._connection, pool, None, [])]
         shown = [path for path in paths if not os.path.basename(path).startswith(".")]
-        return {path: self.taken_bytes(path) for path in shown if os.path.isfile(path) or files_disk.is_device(path)}
+        return {path: self.taken_bytes(path) for path in shown if os.path.isfile(path)}
 
     @asked
     def storage(self, pool: PoolDirectory) -> t.Hashable:

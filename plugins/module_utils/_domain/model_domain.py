@@ -90,6 +90,7 @@ class Disk(Item):
     image: str | None = None
     clone: str | None = None  # of the image: overlay (when silent) or copy
     image_pool: str | None = None  # where the image is, if not in `pool`
+    thin_pool: str | None = None  # of the volume group that is `pool`
     copy_of: Original | None = None
 
     @property

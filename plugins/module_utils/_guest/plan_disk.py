@@ -18,7 +18,11 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Original, Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import UNFINISHED_SUFFIX
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust, plan_pool_files
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    plan_image_trust,
+    plan_pool_files,
+    plan_thin_pool,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     SEED,
     Answer,
@@ -30,6 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SiteOf,
     Size,
     SizeOf,
+    ThinPool,
     VolumeGroup,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
@@ -69,8 +74,9 @@ def file_name(guest: str, item: Disk) -> str:
 def new_site(guest: str, item: Disk) -> SiteOf:
     """What must be known before the image is planned. A copy goes where its original is."""
     if item.copy_of:
-        return SiteOf(item.pool, file_name(guest, item), copy_of=item.copy_of.path)
-    return SiteOf(item.pool or POOL, file_name(guest, item), item.image, image_pool=item.image_pool)
+        return SiteOf(item.pool, file_name(guest, item), copy_of=item.copy_of.path, thin_pool=item.thin_pool)
+    pool, name = item.pool or POOL, file_name(guest, item)
+    return SiteOf(pool, name, item.image, image_pool=item.image_pool, thin_pool=item.thin_pool)
 
 
 def new_volume_of(guest: str, item: Disk, site: Site) -> Volume:
@@ -79,6 +85,11 @@ def new_volume_of(guest: str, item: Disk, site: Site) -> Volume:
     path, size = plan_pool_files.disk_in(site.pool, name), item.size_bytes or _DEFAULT_SIZE_BYTES
     if site.pool.type == "logical":
         item = _logical(guest, item, site)
+    elif item.thin_pool:
+        raise BadInput(
+            f"thin_pool of disk {item.name} of {guest}: pool {site.pool.name} is of type {site.pool.type}, and thin "
+            "pools are in pools of type logical; omit it, or choose such a pool"
+        )
     form = format_of(item)
     below: dict[str, t.Any] = {}
     if item.copy_of:
@@ -115,6 +126,11 @@ def _logical(guest: str, item: Disk, site: Site) -> Disk:
         raise Refused(
             f"cannot create {what} in pool {pool}: its volume group {site.pool.group} cannot be read from here; run "
             "the module on the hypervisor, as root, with lvm2 installed"
+        )
+    if item.thin_pool and site.thin is None:
+        raise NotFound(
+            f"cannot create {what}: volume group {site.group.name} has no thin pool {item.thin_pool}; create it "
+            f"(lvcreate --type thin-pool --size 100g --name {shlex.quote(item.thin_pool)} {site.group.name})"
         )
     return dataclasses.replace(item, clone="copy" if item.image else None, fields={**item.fields, "format": "raw"})
 
@@ -285,6 +301,7 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
     if wanted.disks is None:
         _refuse_start(wanted, known)
         return DiskPlan(left=known.unfinished)
+    refuse_all(list(_other_formats(wanted, known)))
     outcomes = [_outcome(wanted.name, item, known, answers.get(item.name), new_volume) for item in wanted.disks]
     _check_room(wanted.name, [one.taken for one in outcomes if one.taken])
     making = tuple(path for one in outcomes for path in one.making)
@@ -298,11 +315,27 @@ def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_v
     )
 
 
+def _other_formats(wanted: GuestSpec, known: Known) -> t.Iterator[Refused]:
+    """A problem for each disk that the options call by another format: its content would be read as what it is not."""
+    for item in wanted.disks or ():
+        device, form = _defined(item, known), item.fields.get("format")
+        if device and form and device.format not in ("", form) and not _given(item):
+            move = shlex.join(["-e", f"guest={wanted.name}", "-e", f"disk={item.name}", "-e", f"format={form}"])
+            yield Refused(
+                f"cannot make disk {item.name} of {wanted.name} {form}: it is {device.format}; omit format, or convert "
+                f"it: ansible-playbook corral.virt.move_disk {move} -e pool={item.pool or 'POOL'}"
+            )
+
+
 def _check_room(guest: str, taken: t.Sequence[Taken]) -> None:
     """Raise Refused if new and growing disks do not fit into a volume group, which they take all their space from."""
-    problems = []
+    problems: list[VirtError] = []
+    for thin in {one.thin.name: one.thin for one in taken if one.thin}.values():
+        its = [one for one in taken if one.thin and one.thin.name == thin.name]
+        more, written = sum(one.bytes for one in its), sum(one.written_bytes for one in its)
+        problems += plan_thin_pool.problems(f"cannot create or grow disks of {guest}", thin, more, written)
     for group in {one.group.name: one.group for one in taken}.values():
-        needed = sum(one.bytes for one in taken if one.group.name == group.name)
+        needed = sum(one.bytes for one in taken if one.group.name == group.name and not one.thin)
         if needed > group.free_bytes:
             problems.append(
                 Refused(
@@ -394,10 +427,12 @@ class _Sight:
 
 
 class Taken(t.NamedTuple):
-    """What a new or growing disk takes from a volume group."""
+    """What a new or growing disk takes from a volume group, or promises to a thin pool in it."""
 
     group: VolumeGroup
     bytes: int
+    thin: ThinPool | None = None
+    written_bytes: int = 0  # of a thin volume at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -506,10 +541,11 @@ def _extended(sight: _Sight, group: VolumeGroup, size: int) -> tuple[tuple[plan_
     before, pool = t.cast(int, answer.size_bytes), t.cast(str, answer.pool_name)
     steps: list[plan_guest_steps.GuestStep] = []
     if before < size:
-        steps.append(plan_guest_steps.GrowLogicalVolume(sight.guest, path, pool, before, size))
+        kind = plan_guest_steps.GrowThinVolume if answer.thin else plan_guest_steps.GrowLogicalVolume
+        steps.append(kind(sight.guest, path, pool, before, size))
     if sight.target is not None:
         steps.append(plan_guest_steps.GrowRunningDisk(sight.guest, path, size, sight.target))
-    return tuple(steps), Taken(group, max(size - before, 0))
+    return tuple(steps), Taken(group, max(size - before, 0), answer.thin)
 
 
 def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
@@ -531,10 +567,11 @@ def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Ou
     placed = _placed(sight.item, volume.path, format=volume.format)
     if site.group:
         form, size = (site.origin.format, site.origin.capacity_bytes) if site.origin else ("", 0)
+        thin = site.thin.name if site.thin else ""
         made = plan_guest_steps.CreateLogicalVolume(
-            sight.guest, volume, site.group.name, form, size, replace=replace, expected=expected
+            sight.guest, volume, site.group.name, form, size, replace=replace, expected=expected, thin_pool=thin
         )
-        taken = Taken(site.group, volume.capacity_bytes - (site.size_bytes or 0))
+        taken = Taken(site.group, volume.capacity_bytes - (site.size_bytes or 0), site.thin, size)
         return _Outcome(placed, (made,), making=(volume.path,), taken=taken)
     step = plan_guest_steps.CreateVolume(sight.guest, volume, new_volume(volume), replace=replace, expected=expected)
     return _Outcome(placed, (step,), making=(volume.path,))

@@ -115,7 +115,7 @@ _OPTIONS = {"vcpus.current": "vcpus", "memory.current_kib": "memory"}
 _FOLLOW = (("vcpus.current", "vcpus.maximum"), ("memory.current_kib", "memory.maximum_kib"))
 # Of the seeds' default profile, as the one disk is.
 _NIC = Item("eth0", fields={"type": "bridge", "bridge": defaults.BRIDGE})
-_MAKING = ("image", "image_pool", "clone", "size")
+_MAKING = ("image", "image_pool", "clone", "size", "thin_pool")
 _TOPOLOGY = tuple(f"vcpus.topology.{part}" for part in ("sockets", "cores", "threads"))
 
 
@@ -318,14 +318,16 @@ def disks(
         size, size_bytes = entry.get("size"), None
         if size is not None:
             size_bytes = problems.tried(functools.partial(units.bytes_of, size, bare="G", what=f"size of {what}"))
-        checks = (("image", units.check_image), ("pool", units.check_name), ("image_pool", units.check_name))
+        names = ((option, units.check_name) for option in ("pool", "image_pool", "thin_pool"))
+        checks = (("image", units.check_image), *names)
         for option, check_word in checks:
             if entry.get(option) is not None:
                 problems.tried(functools.partial(check_word, entry[option], what=f"{option} of {what}"))
         if item.name == "seed":
             reason = "the name 'seed' is reserved for the cloud-init seed; choose another"
             problems.found.append(f"disk of {guest}: {reason}")
-        made: dict[str, t.Any] = {option: entry.get(option) for option in ("pool", "image", "image_pool", "clone")}
+        options = ("pool", "image", "image_pool", "thin_pool", "clone")
+        made: dict[str, t.Any] = {option: entry.get(option) for option in options}
         disk = Disk(item.name, item.state, item.fields, size_bytes=size_bytes, **made)
         problems.found += [f"{what}: {reason}" for reason in _place_problems(disk, entry)]
         found.append(disk)

@@ -36,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
     GrowDisk,
     GrowLogicalVolume,
     GrowRunningDisk,
+    GrowThinVolume,
     WriteSeed,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import (
@@ -58,6 +59,7 @@ __all__ = [
     "GrowDisk",
     "GrowLogicalVolume",
     "GrowRunningDisk",
+    "GrowThinVolume",
     "GuestStep",
     "Pin",
     "Reboot",

@@ -130,6 +130,13 @@ def _overlay(disks: DiskPlan) -> plan_guest_steps.CreateVolume | None:
     return next((step for step in made if step.volume.backing_path), None)
 
 
+def _copied(disks: DiskPlan) -> Volume | None:
+    """A disk that is created as a copy, of an image or of another guest's disk, as logical volumes are."""
+    kinds = (plan_guest_steps.CreateVolume, plan_guest_steps.CreateLogicalVolume)
+    made = (step.volume for step in disks.steps if isinstance(step, kinds))
+    return next((volume for volume in made if volume.copy_of), None)
+
+
 def _unspoken(wanted: GuestSpec, known: Known, disks: DiskPlan) -> DiskPlan:
     """Without `cloud_init`, keep the record of a seed that an interrupted run left unfinished."""
     unfinished = tuple(path for path in known.making if path.endswith(SEED) and path not in disks.left)
@@ -145,10 +152,12 @@ def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
     """Keep the guest's seed; raises Refused if another one is requested and cannot be applied."""
     differs = f"cloud_init of {guest} differs from the seed it was created with"
     if case == TOO_LATE:
-        raise Refused(
-            f"cannot apply cloud_init of {guest} with method virt_customize: none of its disks is created from an "
-            "image now; set an image when it is created, or use method: nocloud"
-        )
+        why = "none of its disks is created from an image now; set an image when it is created"
+        if copied := _copied(disks):
+            why = (
+                f"it is applied to overlays of images, and {copied.path} is a copy; let it be an overlay in a directory"
+            )
+        raise Refused(f"cannot apply cloud_init of {guest} with method virt_customize: {why}, or use method: nocloud")
     if case == DIFFERS:
         raise Refused(f"{differs}; set cloud_init.on_change to next_boot or ignore")
     if case == IGNORED:

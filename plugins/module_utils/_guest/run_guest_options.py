@@ -89,6 +89,7 @@ GUEST_OPTIONS["disks"]["options"].update(
     pool=_STR,
     image=_STR,
     image_pool=_STR,
+    thin_pool=_STR,
     clone={"type": "str", "choices": ["overlay", "copy"]},
 )
 GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]

@@ -155,4 +155,5 @@ _DOERS: dict[type[plan_guest_steps.GuestStep], Looked] = {
 }
 _GROWERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any], object]] = {
     plan_guest_steps.GrowLogicalVolume: files_logical.grow,
+    plan_guest_steps.GrowThinVolume: files_logical.grow_thin,
 }

@@ -17,12 +17,25 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
     CreateLogicalVolume,
     GrowLogicalVolume,
+    GrowThinVolume,
     owner_tag,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
-__all__ = ["create", "group", "grow", "make", "ready_bytes", "size_bytes", "untag", "written", "zero"]
+__all__ = [
+    "create",
+    "group",
+    "grow",
+    "grow_thin",
+    "make",
+    "ready_bytes",
+    "remove",
+    "size_bytes",
+    "untag",
+    "written",
+    "zero",
+]
 
 _UNREADY = "corral.unready.from."
 _BLKZEROOUT = 0x127F
@@ -41,22 +54,27 @@ def group(name: str) -> dict[str, t.Any] | None:
 def create(step: CreateLogicalVolume, uuid: str) -> None:
     """Create a volume for the guest with this UUID, whole on disk; raises NotMade if there is one of its name."""
     volume = step.volume
-    make(step.group, volume.name, volume.capacity_bytes, (owner_tag(uuid),), f"disk {volume.path} of {step.guest}")
+    what = f"disk {volume.path} of {step.guest}"
+    make(step.group, volume.name, volume.capacity_bytes, (owner_tag(uuid),), what, step.thin_pool)
     if volume.copy_of:
         before = written(volume.copy_of)
-        files_qemu_img.convert_onto(volume.copy_of, volume.path, from_format=step.copy_format)
+        empty = bool(step.thin_pool)
+        files_qemu_img.convert_onto(volume.copy_of, volume.path, from_format=step.copy_format, empty=empty)
         if written(volume.copy_of) != before:
             raise Failed(
                 f"cannot copy {volume.copy_of} for {step.guest}: it was written while it was copied; shut down who "
                 "uses it, and run again"
             )
-    zero(volume.path, step.copy_bytes, volume.capacity_bytes)
+    if not step.thin_pool:
+        zero(volume.path, step.copy_bytes, volume.capacity_bytes)
     durable.fsync(volume.path)
 
 
-def make(group: str, name: str, size_bytes: int, tags: t.Sequence[str], what: str) -> None:
-    """Create a volume with these tags; what it reads as is not said. Raises NotMade if there is one of its name."""
+def make(group: str, name: str, size_bytes: int, tags: t.Sequence[str], what: str, thin_pool: str = "") -> None:
+    """Create a volume with these tags; a thin one reads as zeros. Raises NotMade if there is one of its name."""
     size = ("--size", f"{size_bytes}b", "--wipesignatures", "y")
+    if thin_pool:
+        size = ("--virtualsize", f"{size_bytes}b", "--thinpool", thin_pool)
     tagged = [word for tag in tags for word in ("--addtag", tag)]
     try:
         command.run("lvcreate", "--yes", "--quiet", *size, *tagged, "--name", name, "--", group)
@@ -64,6 +82,11 @@ def make(group: str, name: str, size_bytes: int, tags: t.Sequence[str], what: st
         raise NotMade(
             f"cannot create {what}: {error}; inspect its volume group (lvs {group}), and run again"
         ) from error
+
+
+def remove(path: str) -> None:
+    """Remove a volume; LVM refuses one that somebody has open."""
+    command.run("lvremove", "--quiet", "--yes", "--", path)
 
 
 def untag(path: str, tag: str) -> None:
@@ -80,6 +103,11 @@ def grow(step: GrowLogicalVolume) -> None:
     zero(step.path, step.before_bytes, step.size_bytes)
     durable.fsync(step.path)
     untag(step.path, tag)
+
+
+def grow_thin(step: GrowThinVolume) -> None:
+    """Enlarge a thin volume."""
+    command.run("lvextend", "--quiet", "--size", f"{step.size_bytes}b", "--", step.path)
 
 
 def ready_bytes(path: str) -> int:

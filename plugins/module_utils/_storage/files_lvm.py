@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pools"]
+__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pool", "thin_pool_of", "thin_pools", "volumes"]
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent"
@@ -25,6 +25,29 @@ def has_group(name: str) -> bool:
 def thin_pools(group: str) -> list[dict[str, t.Any]]:
     """Name, size in bytes, and use in percent of each thin pool; empty if there is none, or nobody may ask."""
     return [_of_row(row) for row in rows("lv", "lvs", _FIELDS, "--select", "segtype=thin-pool", "--", group)]
+
+
+def thin_pool(group: str, name: str) -> dict[str, t.Any] | None:
+    """A thin pool with the fields of `ThinPool`; None if there is none, or nobody may ask."""
+    volumes = rows("lv", "lvs", f"{_FIELDS},segtype,zero,pool_lv", "--", group)
+    for row in volumes:
+        if (row["lv_name"], row["segtype"]) == (name, "thin-pool"):
+            virtual = sum(int(float(one["lv_size"])) for one in volumes if one["pool_lv"] == name)
+            return {"group": group, **_of_row(row), "virtual_bytes": virtual, "zeroes": bool(row["zero"])}
+    return None
+
+
+def thin_pool_of(path: str) -> str | None:
+    """The name of the thin pool that a volume is in; None of one that is not thin."""
+    found = rows("lv", "lvs", "pool_lv,segtype", "--", path)
+    return next((row["pool_lv"] for row in found if row["segtype"] == "thin"), None)
+
+
+def volumes(group: str, directory: str) -> dict[str, int]:
+    """Paths of the volumes of a group, which are below this directory, and their sizes in bytes; without thin pools."""
+    found = rows("lv", "lvs", "lv_name,lv_size,segtype", "--", group)
+    shown = [row for row in found if row["segtype"] != "thin-pool"]
+    return {f"{directory}/{row['lv_name']}": int(float(row["lv_size"])) for row in shown}
 
 
 def tags(path: str) -> tuple[str, ...]:

@@ -89,14 +89,19 @@ def convert(path: str, to: str, *, from_format: str, to_format: str, progress: P
 
 
 def convert_onto(
-    path: str, to: str, *, from_format: str, to_format: str = "raw", progress: Progress | None = None
+    path: str,
+    to: str,
+    *,
+    from_format: str,
+    to_format: str = "raw",
+    empty: bool = False,
+    progress: Progress | None = None,
 ) -> None:
-    """Write the content of `path` onto a block device that is at least as large, where its holes become zeros; or into
-    a new and empty disk, where they stay holes.
+    """Write the content of `path` onto a disk that is at least as large. Its holes become zeros, or stay holes where
+    that is `empty`: it reads as zeros.
     """
-    empty = () if to.startswith("/dev/") else ("--target-is-zero",)
-    arguments = ["convert", "-p", "-n", *empty, "-f", from_format, "-O", to_format, path, to]
-    _run(f"copy {path} to", to, arguments, progress)
+    how = ["-p", "-n", *(["--target-is-zero"] if empty else [])]
+    _run(f"copy {path} to", to, ["convert", *how, "-f", from_format, "-O", to_format, path, to], progress)
 
 
 def compare(path: str, to: str, *, form: str, to_format: str) -> None:

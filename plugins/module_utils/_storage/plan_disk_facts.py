@@ -38,11 +38,12 @@ SEED = "-seed.iso"
 
 @dataclasses.dataclass(frozen=True)
 class DiskDevice:
-    """A disk in the definition: the path of its bytes (empty if it has none), and its target in the guest."""
+    """A disk in the definition: the path of its bytes (empty if it has none), its target in the guest, its format."""
 
     path: str
     target: str
     volume: tuple[str, str] | None = None  # pool and name, where the definition names them instead of a path
+    format: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Known:
                 (disk.get("source") or "").removesuffix(UNFINISHED_SUFFIX),
                 disk.get("target") or "",
                 (disk["pool"], disk["volume"]) if disk.get("pool") else None,
+                disk.get("format") or "",
             )
             for name, disk in disks.items()
         }
@@ -137,6 +139,7 @@ class SiteOf:
     image: str | None = None
     copy_of: str | None = None  # its path
     image_pool: str | None = None  # None: `pool`
+    thin_pool: str | None = None  # of its volume group; None: that of `copy_of`, if it goes into the same pool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +156,19 @@ class VolumeGroup:
 
 
 @dataclasses.dataclass(frozen=True)
+class ThinPool:
+    """A thin pool in a volume group; its volumes take room from it when they are written."""
+
+    name: str
+    group: str
+    size_bytes: int
+    virtual_bytes: int = 0  # of all its volumes
+    data_percent: float | None = None  # in use; None: it is not active
+    metadata_percent: float | None = None
+    zeroes: bool = True  # what it gives out
+
+
+@dataclasses.dataclass(frozen=True)
 class Size:
     """The answer to `SizeOf`."""
 
@@ -162,6 +178,7 @@ class Size:
     pool_name: str | None = None  # of a logical volume
     group: VolumeGroup | None = None  # of a logical volume
     seen_bytes: int | None = None  # by the running guest, of a logical volume
+    thin: ThinPool | None = None  # of a thin volume
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,6 +208,7 @@ class Site:
     image_pool: str = ""  # where the image was looked for
     group: VolumeGroup | None = None  # of a logical pool; None also where nobody can ask for it
     tags: tuple[str, ...] = ()  # of the logical volume that has the name
+    thin: ThinPool | None = None  # that is asked for
 
     @property
     def pool_name(self) -> str:

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 
 __all__ = [
     "MAKING", "Claim", "CreateLogicalVolume", "CreateVolume", "Customize", "GrowDisk", "GrowLogicalVolume",
-    "GrowRunningDisk", "WriteSeed", "owner_tag",
+    "GrowRunningDisk", "GrowThinVolume", "WriteSeed", "owner_tag",
 ]  # fmt: skip
 
 
@@ -66,7 +66,9 @@ def owner_tag(guest_uuid: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class CreateLogicalVolume(GuestStep):
-    """Make a logical volume with all its space, and fill it: with a copy and zeros, or with zeros."""
+    """Make a logical volume with all its space, and fill it: with a copy and zeros, or with zeros. A thin one reads as
+    zeros by itself.
+    """
 
     look: t.ClassVar[Look | None] = Look(
         at="the volume that an interrupted run left there: its UUID, and who uses it, as for a disk that is deleted",
@@ -82,6 +84,7 @@ class CreateLogicalVolume(GuestStep):
     replace: bool = False
     claim: Claim | None = dataclasses.field(default=None, repr=False)
     expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what is replaced; None: not known
+    thin_pool: str = ""
 
     @property
     def path(self) -> str:
@@ -90,7 +93,8 @@ class CreateLogicalVolume(GuestStep):
 
     def __str__(self) -> str:
         volume = self.volume
-        made = f"create disk {volume.path} ({bytes_text(volume.capacity_bytes)}, logical volume in pool {volume.pool})"
+        kind = f"thin volume of {self.group}/{self.thin_pool}" if self.thin_pool else "logical volume"
+        made = f"create disk {volume.path} ({bytes_text(volume.capacity_bytes)}, {kind} in pool {volume.pool})"
         return f"{made}, and copy {volume.copy_of} ({bytes_text(self.copy_bytes)}) onto it" if volume.copy_of else made
 
 
@@ -168,6 +172,14 @@ class GrowLogicalVolume(GuestStep):
 
     def __str__(self) -> str:
         return f"grow logical volume {self.path} to {bytes_text(self.size_bytes)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowThinVolume(GrowLogicalVolume):
+    """Enlarge a thin volume, also one that is in use; what it gets reads as zeros by itself."""
+
+    def __str__(self) -> str:
+        return f"grow thin volume {self.path} to {bytes_text(self.size_bytes)}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,6 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SiteOf,
     Size,
     SizeOf,
+    ThinPool,
     VolumeGroup,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
@@ -83,35 +84,53 @@ def _pool_type(connection: t.Any, name: str) -> str | None:
 
 
 def _site(connection: t.Any, question: SiteOf, locks: contextlib.ExitStack) -> Site:
-    pool = question.pool or libvirt_storage.pool_at(connection, str(question.copy_of))
+    beside = str(question.copy_of)
+    pool = (
+        question.pool or run_pool_directory.pool_with(connection, beside) or libvirt_storage.pool_at(connection, beside)
+    )
     found = run_pool_directory.pool_of(connection, pool)
     name = plan_pool_files.volume_name(found, question.name)
     group = volume_group(connection, found)
     if group:
         libvirt_storage.refresh(connection, pool)  # LVM's own programs make volumes behind libvirt's back
     image_pool = question.image_pool or pool
+    inherited = None if question.pool or not group else files_lvm.thin_pool_of(str(question.copy_of))
+    size = _device_bytes(os.path.join(str(found.path), name)) if group else None
     return Site(
         found,
-        _size(libvirt_storage.volume_in(connection, pool, name)),
+        size or _size(libvirt_storage.volume_in(connection, pool, name)),
         _identity(found, name),
         _origin(connection, image_pool, question, locks),
         image_pool,
         group,
         files_lvm.tags(os.path.join(str(found.path), name)) if group else (),
+        _thin(group, question.thin_pool or inherited),
     )
 
 
 def _logical_size(connection: t.Any, question: SizeOf, size: Size, path: str) -> Size:
     """The size of a logical volume of this machine, and what of it the running guest sees."""
-    if not has_files_here(connection.getURI()) or size.size_bytes is None:
+    pool = run_pool_directory.pool_with(connection, path)
+    if not has_files_here(connection.getURI()) or pool is None:
         return size
-    pool = libvirt_storage.pool_at(connection, path)
     seen = libvirt_blockjob.seen_bytes(connection, *question.seen_by) if question.seen_by else None
     group = volume_group(connection, run_pool_directory.pool_of(connection, pool))
     ready = files_logical.ready_bytes(path)
     if group:  # what an interrupted growth has taken is taken
         group = dataclasses.replace(group, free_bytes=group.free_bytes + files_logical.size_bytes(path) - ready)
-    return dataclasses.replace(size, size_bytes=ready, pool_name=pool, group=group, seen_bytes=seen)
+    thin = _thin(group, files_lvm.thin_pool_of(path))
+    return dataclasses.replace(size, size_bytes=ready, pool_name=pool, group=group, seen_bytes=seen, thin=thin)
+
+
+def _device_bytes(path: str) -> int | None:
+    """The size of a logical volume of this machine; None if there is none. libvirt does not list thin ones."""
+    return files_logical.size_bytes(path) if identity.logical_volume(path) else None
+
+
+def _thin(group: VolumeGroup | None, name: str | None) -> ThinPool | None:
+    """The thin pool of that name; None if there is none, or none is asked for."""
+    found = files_lvm.thin_pool(group.name, name) if group and name else None
+    return ThinPool(**found) if found else None
 
 
 def volume_group(connection: t.Any, pool: PoolDirectory) -> VolumeGroup | None:
@@ -172,6 +191,9 @@ def _origin_volume(connection: t.Any, pool: str, question: SiteOf) -> dict[str, 
     """What libvirt tells of the image or disk now; None if there is none."""
     xml = None
     if question.copy_of:
+        size = _device_bytes(question.copy_of) if has_files_here(connection.getURI()) else None
+        if size is not None:
+            return {"path": question.copy_of, "format": "raw", "capacity_bytes": size, "backing_path": None}
         xml = libvirt_storage.volume_at(connection, question.copy_of)
     elif question.image:
         xml = libvirt_storage.volume_in(connection, pool, question.image)

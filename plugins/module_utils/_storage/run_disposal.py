@@ -15,6 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_logical,
     files_lvm,
     files_removal_notes,
     files_removed_disks,
@@ -22,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     plan_disposal,
     plan_removed_disks,
     run_file_users,
+    run_pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
@@ -55,6 +57,7 @@ class Disposal:
     verb: str = "delete"  # or replace, where another one is made then
     pooled: bool = True  # whether it is in a pool; UEFI variables are in none
     quarantine: files_removed_disks.Quarantine | None = None
+    logical: bool = False  # it is a logical volume of this machine
 
     @contextlib.contextmanager
     def look(self) -> t.Iterator[None]:
@@ -79,7 +82,11 @@ class Disposal:
 
     def act(self) -> None:
         """Delete the disk, or let it stay aside for its time."""
-        if self.quarantine is None:
+        if self.quarantine is None and self.logical:  # libvirt does not know thin ones
+            files_logical.remove(self.path)
+            if pool := run_pool_directory.pool_with(self.connection, self.path):
+                libvirt_storage.refresh(self.connection, pool)
+        elif self.quarantine is None:
             libvirt_storage.delete(self.connection, self.path)
         elif not self.keep_h:
             self.quarantine.delete()
@@ -87,6 +94,7 @@ class Disposal:
     def _check_device(self) -> None:
         """Check a disk that cannot be moved aside: its identity, who uses it, and that nobody has it open."""
         opened, here = False, is_here(self.connection.getURI())
+        self.logical = here and identity.logical_volume(self.path) is not None
         if here and (found := identity.of_path(self.path)):
             plan_disposal.check_identity(self.path, self.guest, self.expected, found, verb=self.verb)
             opened = files_lvm.is_open(self.path)

@@ -49,7 +49,7 @@ def _look(connection: t.Any, path: str, pools: t.Sequence[PoolDirectory], *, her
     pool = holder(pools, os.path.dirname(path))
     logical = here and identity.logical_volume(path) is not None
     return OwnedDisk(
-        volume=libvirt_storage.volume_at(connection, path) is not None,
+        volume=logical or libvirt_storage.volume_at(connection, path) is not None,
         key=libvirt_storage.volume_key(connection, path),
         pool=pool.name if pool else None,
         active=pool is not None and pool.active,

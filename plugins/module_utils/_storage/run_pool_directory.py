@@ -9,10 +9,10 @@ from __future__ import annotations
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, plan_pool_files
 
-__all__ = ["directory", "pool_of"]
+__all__ = ["directory", "pool_of", "pool_with"]
 
 
 def directory(connection: t.Any, pool: str, what: str) -> str:
@@ -26,3 +26,14 @@ def pool_of(connection: t.Any, name: str) -> plan_pool_files.PoolDirectory:
     found, group = xml_host.pool(xml), xml_host.volume_group(xml)
     here = os.path.isdir(found["path"] or "")
     return plan_pool_files.PoolDirectory(name, found["type"], found["path"], here=here, group=group)
+
+
+def pool_with(connection: t.Any, path: str) -> str | None:
+    """The name of the active pool in whose directory a path is; libvirt does not list all volumes of a volume group."""
+    folder = os.path.dirname(path)
+    found = (pool["name"] for pool in libvirt_query.pools(connection) if pool["active"] and _path(pool) == folder)
+    return next(found, None)
+
+
+def _path(pool: t.Mapping[str, t.Any]) -> str:
+    return os.path.normpath(xml_host.pool(pool["xml"])["path"] or "")

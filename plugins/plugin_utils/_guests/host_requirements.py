@@ -206,10 +206,10 @@ def _pool_options(disk: t.Mapping[str, t.Any]) -> t.Sequence[str]:
 
 
 def _sizes(disks: t.Iterable[t.Mapping[str, t.Any]], name: str) -> tuple[tuple[str, int], ...]:
-    """MiB by pool of the disks with a given size."""
+    """MiB by pool of the disks with a given size; thin volumes take none of their volume group."""
     sizes: dict[str, int] = {}
     for disk in disks:
-        if disk.get("size"):
+        if disk.get("size") and not disk.get("thin_pool"):
             pool = disk.get("pool") or POOL
             sizes[pool] = sizes.get(pool, 0) + units.kib_of(disk["size"], what=f"disk size of {name}") // 1024
     return tuple(sorted(sizes.items()))

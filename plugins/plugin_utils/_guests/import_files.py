@@ -31,7 +31,7 @@ _ORDERS = {
     "state", "apply", "allow_restart", "force", "force_off", "remove_storage", "keep_removed_h", "wait", "wait_timeout",
     "wait_for_ip", "renamed_from", "clone_of", "cloud_init", "image", "nic_profile", "disk_profile",
 }  # fmt: skip
-_MAKING = {"image", "image_pool", "clone", "size", "pool"}
+_MAKING = {"image", "image_pool", "clone", "size", "pool", "thin_pool"}
 _SECRETS = {"graphics": "password"}  # the secret of each argument that may be withheld
 
 

@@ -42,6 +42,7 @@ NAMES = [
     "disks.name",
     "disks.image",
     "disks.image_pool",
+    "disks.thin_pool",
     "disks.pool",
     "interfaces.network",
     "interfaces.portgroup",
@@ -236,11 +237,11 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
         ({"disks": [{"name": "seed"}]}, "reserved for the cloud-init seed"),
         (
             {"disks": [{"name": "a", "source": "/a", "size": 1}]},
-            "source uses existing storage; it excludes image, image_pool, clone, size",
+            "source uses existing storage; it excludes image, image_pool, clone, size, thin_pool",
         ),
         (
             {"disks": [{"name": "a", "url": "http://h/a", "network": {"protocol": "rbd", "name": "a/b"}}]},
-            "disk a of web1: url uses existing storage; it excludes network, image, image_pool, clone, size",
+            "disk a of web1: url uses existing storage; it excludes network, image, image_pool, clone, size, thin_pool",
         ),
         (
             {"disks": [{"name": "a", "network": {"protocol": "nbd", "name": "x", "snapshot": "s"}}]},

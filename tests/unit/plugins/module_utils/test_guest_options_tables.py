@@ -171,15 +171,15 @@ CASES: dict[str, tuple[Told, list[str]]] = {
     ),
     "a place and how it is made": (
         disk(fields={"source": "/a"}, clone="copy"),
-        ["disk a of web1: source uses existing storage; it excludes image, image_pool, clone, size"],
+        ["disk a of web1: source uses existing storage; it excludes image, image_pool, clone, size, thin_pool"],
     ),
     "two places": (
         disk(fields={"source": "/a", "nvme.address": "0000:01:00.0"}, nvme={"address": "0000:01:00.0"}),
-        ["disk a of web1: source uses existing storage; it excludes nvme, image, image_pool, clone, size"],
+        ["disk a of web1: source uses existing storage; it excludes nvme, image, image_pool, clone, size, thin_pool"],
     ),
     "a network disk and its size": (
         disk(fields={"network.protocol": "rbd", "network.name": "a/b"}, network=RBD, size=1),
-        ["disk a of web1: network uses existing storage; it excludes image, image_pool, clone, size"],
+        ["disk a of web1: network uses existing storage; it excludes image, image_pool, clone, size, thin_pool"],
     ),
     "a network disk without a protocol": (
         disk(fields={"network.name": "a/b"}, network={"name": "a/b"}),

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotMade, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
+    BadInput,
+    Failed,
+    NotFound,
+    NotMade,
+    Refused,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
     Disk,
@@ -31,6 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SiteOf,
     Size,
     SizeOf,
+    ThinPool,
     VolumeGroup,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
@@ -38,6 +45,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
     CreateLogicalVolume,
     GrowLogicalVolume,
     GrowRunningDisk,
+    GrowThinVolume,
     owner_tag,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
@@ -162,6 +170,68 @@ def test_a_disk_grows_by_extents(asked_mib: int, size: Size, target: str | None,
     }
     plan = planned(item, known, size)
     assert list(plan.steps) == steps and not plan.notes
+
+
+THIN = ThinPool("thin", "vg", 100 * MIB, 380 * MIB, data_percent=50.0, metadata_percent=5.0)
+ITEM = dataclasses.replace(EMPTY, thin_pool="thin")
+
+
+def test_a_disk_is_a_thin_volume_and_takes_no_room_of_its_group() -> None:
+    assert plan_disk.questions(GuestSpec("web1").with_fields(disks=(ITEM,)), Known()) == {
+        "data": SiteOf("lvm", "web1-data.qcow2", thin_pool="thin")
+    }
+    full = dataclasses.replace(GROUP, free_bytes=0)
+    [step] = planned(ITEM, Known(owner=OWNER), dataclasses.replace(HERE, thin=THIN, group=full)).steps
+    assert step == dataclasses.replace(made(), thin_pool="thin")
+    assert str(step) == f"create disk {PATH} (12 MiB, thin volume of vg/thin in pool lvm)"
+    known = Known({"data": DiskDevice(PATH, "vda")}, owner=OWNER)
+    size = Size(12 * MIB, pool_name="lvm", group=full, thin=THIN)
+    assert planned(Disk("data", size_bytes=20 * MIB), known, size).steps == (
+        GrowThinVolume("web1", PATH, "lvm", 12 * MIB, 20 * MIB),
+    )
+    with pytest.raises(
+        Refused, match=r"its volumes would have 404 MiB, more than 4 times its 100 MiB; extend it \(lvex"
+    ):
+        planned(Disk("data", size_bytes=36 * MIB), known, size)
+
+
+@pytest.mark.parametrize(
+    ("thin", "told"),
+    [
+        ({"data_percent": None}, "is not active; activate it (lvchange --activate y vg/thin)"),
+        ({"zeroes": False}, "(lvchange --zero y vg/thin)"),
+        ({"data_percent": 91.0}, "its data is 91 % full; extend it (lvextend --size +1g vg/thin)"),
+        ({"metadata_percent": 91.0}, "metadata is 91 % full; extend it (lvextend --poolmetadatasize +1g vg/thin)"),
+        ({"data_percent": 80.0}, "has 20 MiB free of 30 MiB that are copied; extend it (lvextend --size +10m vg/thin)"),
+        ({"virtual_bytes": 380 * MIB}, "would have 412 MiB, more than 4 times its 100 MiB; extend it (lvextend --size +3m"),
+    ],
+)  # fmt: skip
+def test_a_thin_pool_that_is_nearly_full_or_promises_too_much_gets_no_more(thin: dict[str, t.Any], told: str) -> None:
+    item = Disk("data", pool="lvm", image="a.qcow2", image_pool="default", size_bytes=32 * MIB, thin_pool="thin")
+    pool = dataclasses.replace(THIN, **{"virtual_bytes": 0, **thin})
+    with pytest.raises(Refused, match=re.escape(told)):
+        planned(item, Known(), dataclasses.replace(HERE, origin=IMAGE, image_pool="default", thin=pool))
+
+
+def test_a_thin_pool_must_be_there() -> None:
+    with pytest.raises(NotFound, match=r"volume group vg has no thin pool thin; create it \(lvcreate --type thin-pool"):
+        planned(ITEM, Known(), HERE)
+    with pytest.raises(BadInput, match="thin_pool of disk data of web1: pool default is of type dir"):
+        planned(ITEM, Known(), Site(PoolDirectory("default", "dir", "/p", here=True)))
+
+
+def test_the_content_of_a_disk_is_not_called_by_another_format() -> None:
+    known = Known({"data": DiskDevice("/p/a.qcow2", "vda", format="qcow2")}, owner=OWNER)
+
+    def steps(**fields: str) -> tuple[object, ...]:
+        wanted = GuestSpec("web1").with_fields(disks=(Disk("data", fields=fields),))
+        return plan_disk.plan(wanted, known, {}, lambda _one: "").steps
+
+    assert not (steps(format="qcow2") or steps() or steps(source="/b", format="raw"))
+    with pytest.raises(
+        Refused, match=r"it is qcow2; omit format, or convert it: ansible-playbook corral.virt.move_disk"
+    ):
+        steps(format="raw")
 
 
 def test_a_disk_does_not_shrink() -> None:
