@@ -276,6 +276,24 @@ def test_its_disks_grow_and_change_above_them_and_its_removal_names_every_file()
     assert all(any(f"{IMAGES}/{name}" in note for note in gone["notes"]) for name in left), (left, gone)
 
 
+def test_snapshots_of_the_collection_are_its_own_on_the_other_host() -> None:
+    """With UEFI variables, which are copied for each; merged there, and all removed with the guest."""
+    made(firmware="efi")
+    for name in ("a", "b"):
+        LAB.module("virt_snapshot", guests=["g"], name=name)
+    LAB.on("hyper1", "virsh -q destroy g")
+    before, kept, names = seen("hyper1"), frozen("hyper1"), files("hyper1")
+    assert len([name for name in names if "nvram" in name]) == 2, names
+    migrated("hyper1")
+    assert seen("hyper2") == before and frozen("hyper2") == kept and files("hyper2") == names
+    assert files("hyper1") == []
+    task = {"corral.virt.virt_snapshot": {"guests": ["g"], "name": "a", "state": "absent"}}
+    LAB.play(task, hosts="hyper2")
+    assert LAB.on("hyper2", "virsh snapshot-list g --name").split() == ["b"]
+    LAB.play({"corral.virt.virt_domain": {"name": "g", "state": "absent", "remove_storage": True}}, hosts="hyper2")
+    assert on() == {} and files("hyper2") == []
+
+
 def test_an_image_below_a_chain_is_in_use() -> None:
     made()
     chain()
