@@ -21,6 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move, SavedSnapshot
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 __all__ = [
     "carry",
@@ -47,7 +48,11 @@ def noted(uuid: str) -> tuple[SavedSnapshot, ...]:
     try:
         return files_snapshot_note.read(uuid)
     except (OSError, ValueError) as error:
-        raise Failed(f"cannot read the snapshots in {files_snapshot_note.path(uuid)}: {error}") from error
+        path = files_snapshot_note.path(uuid)
+        raise Failed(
+            f"cannot read the snapshots in {path}: {error}; restore it, or remove it if `virsh snapshot-list` shows "
+            "all snapshots of the guest"
+        ) from error
 
 
 def is_gone(path: str) -> bool:
@@ -68,7 +73,8 @@ def carry(endpoints: Endpoints, move: Move) -> None:
     try:
         files_snapshot_note.write(move.uuid, saved)
     except OSError as error:
-        raise Failed(f"cannot write {files_snapshot_note.path(move.uuid)}: {error.strerror}; free space") from error
+        path = files_snapshot_note.path(move.uuid)
+        raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
     there = libvirt_query.by_uuid(endpoints.dest, move.uuid)
     libvirt_snapshot_metadata.define(there, saved)
     plan_snapshots.check_defined(move.guest, move.dest, saved, libvirt_snapshot_metadata.saved(there))
