@@ -316,3 +316,19 @@ def test_killed_at_any_moment(what: str) -> None:
         if what != "merge":
             told(name="s", state="absent")
         assert numbers() and on("virsh snapshot-list --name g") == "" and on(f"ls {IMAGES}") == "g-0.qcow2\ng-1.raw"
+
+
+def test_a_snapshot_before_a_change() -> None:
+    guest("qcow2")
+    options = {"name": "g", "title": "new", "snapshot": "before", "allow_duplicates": True}
+    task = {"corral.virt.virt_domain": options, "register": "told"}
+    checked, made, later = (LAB.tell(task, hosts="hyper1", check=check)["hyper1"] for check in (True, False, False))
+    assert on("virsh desc --title g") == "new"
+    assert [step.replace(checked["snapshot"], made["snapshot"]) for step in checked["steps"]] == made["steps"]
+    assert (
+        made["steps"][1] == f"take snapshot {made['snapshot']} of g (external)" and "define g (title)" in made["steps"]
+    )
+    assert on("virsh snapshot-list g --name") == made["snapshot"]
+    assert not later["changed"] and "snapshot" not in later
+    done(name=made["snapshot"], state="reverted", run=True, confirm=made["snapshot"])
+    assert on("virsh desc --title g") == "No title for domain: g" and state() == "running"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import preparation
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.preparation import prepared, with_profiles
 
 NETWORK = "version: 2\nethernets: {eth0: {addresses: [192.0.2.7/24]}}\n"
@@ -188,3 +189,37 @@ def test_no_profiles_at_all() -> None:
     assert with_profiles({"name": "web1", "disks": []}, {}) == {"name": "web1", "disks": []}
     with pytest.raises(ValueError, match="known: none"):
         with_profiles({"name": "web1", "nic_profile": "a"}, {"virt_nic_profiles": None})
+
+
+def test_a_snapshot_before_a_change_is_told_with_the_way_back() -> None:
+    taken = {"results": [{"name": "web1", "snapshot": "before-x", "steps": ["take it"], "notes": ["no agent"]}]}
+    made: dict[str, t.Any] = {"name": "web1", "changed": True, "steps": ["define web1"], "notes": []}
+    preparation.add_snapshots(made, taken)
+    assert made["steps"] == ["take it", "define web1"] and made["notes"] == ["no agent"]
+    assert made["snapshot"] == "before-x" and "msg" not in made
+    failed: dict[str, t.Any] = {"name": "web1", "failed": True, "msg": "no room"}
+    other: dict[str, t.Any] = {"name": "web2", "changed": False, "steps": []}
+    many: dict[str, t.Any] = {
+        "results": [failed, other],
+        "changed": False,
+        "steps": [],
+        "failed": True,
+        "msg": "web1: no room",
+    }
+    preparation.add_snapshots(many, taken)
+    back = "-e guest=web1 -e snapshot=before-x -e run=true -e confirm_snapshot=before-x"
+    assert failed["msg"] == f"no room; to go back to before: ansible-playbook corral.virt.revert {back}"
+    assert back in many["msg"] and many["changed"] and many["steps"] == ["take it"]
+    assert "snapshot" not in other and not other["changed"]
+
+
+def test_what_has_no_snapshot_before_it() -> None:
+    guests: list[t.Any] = [
+        {"name": "web1", "snapshot": "before", "state": "absent"},
+        {"name": "web2", "snapshot": "before"},
+        "x",
+    ]
+    assert preparation.snapshot_problems(guests[1:], in_background=False) == []
+    [removed, background] = preparation.snapshot_problems(guests, in_background=True)
+    assert "web1" in removed and "absent" in removed and "async" in background
+    assert preparation.snapshot_name(0) == "before-19700101T000000Z"
