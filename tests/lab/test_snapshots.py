@@ -57,8 +57,13 @@ def done(**options: t.Any) -> dict[str, t.Any]:
     checked = told(check=True, **options)
     assert on(STATE) == before, "check mode changes nothing"
     made = told(**options)
-    assert made["steps"] == checked["steps"] and made["changed"] == checked["changed"] == bool(made["steps"])
+    assert plain(made) == plain(checked) and made["changed"] == checked["changed"] == bool(made["steps"])
     return made
+
+
+def plain(told: dict[str, t.Any]) -> list[str]:
+    """The steps without sizes, which grow while the guest writes."""
+    return [step.partition(" (")[0] if step.startswith("merge") else step for step in told["steps"]]
 
 
 def again(**options: t.Any) -> None:
@@ -86,7 +91,7 @@ def guest(*forms: str, os: str = "", devices: str = "", start: bool = True) -> N
             f"<disk type='file' device='disk'><driver name='qemu' type='{form}'/><source file='{path}'/>"
             f"<target dev='vd{'abc'[number]}' bus='virtio'/></disk>"
         )
-    machine = f"<os><type arch='x86_64' machine='q35'>hvm</type>{os}</os>"
+    machine = f"<os><type arch='x86_64' machine='q35'>hvm</type>{os}</os><features><acpi/></features>"
     xml = (
         f"<domain type='qemu'><name>g</name><memory unit='MiB'>64</memory>{machine}<devices>{disks}<serial type='pty'/>"
         f"{devices}</devices></domain>"
@@ -210,9 +215,10 @@ def test_variables_and_tpm_go_back_with_the_disks() -> None:
 
 def test_those_of_others_are_deleted_by_name_alone() -> None:
     guest("qcow2")
-    for name in ("a b", "-x", "line\\nbreak"):
+    for number, name in enumerate(("a b", "-x", "line\\nbreak")):  # libvirt itself cannot read such a name of a file
         on(
-            f"printf '<domainsnapshot><name>{name}</name></domainsnapshot>' > /root/s.xml; "
+            f'printf \'<domainsnapshot><name>{name}</name><disks><disk name="vda"><source file="{IMAGES}/{number}"/></disk>'
+            "</disks></domainsnapshot>' > /root/s.xml; "
             "virsh -q snapshot-create g /root/s.xml --disk-only"
         )
     for _number in range(3):

@@ -94,6 +94,7 @@ def test_who_must_confirm_is_asked(action: PlaybookAction) -> None:
 
 SAMPLES = {"guest": "web1", "to": "web2", "host": "hyper1", "image": "a.qcow2", "dest": "/srv", "out": "a.yml"}
 SAMPLES |= {"disk": "data", "nic": "eth1", "iso": "a.iso", "volume": "a.qcow2", "size": "1GiB", "pool": "data"}
+SAMPLES |= {"snapshot": "before-upgrade", "run": "true"}
 
 
 @NAMED

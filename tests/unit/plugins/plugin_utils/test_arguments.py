@@ -156,6 +156,7 @@ def test_an_answer_that_nobody_gave_is_none(name: str, empty: str) -> None:
     """A web form sends an empty text for it, whatever its type."""
     action = _actions.action(name)
     needed = {key: "web1" for key, argument in action.arguments.items() if argument.required or key == "guest"}
+    needed |= {"run": "true"} if "run" in needed else {}
     needed |= {"memory": "4GiB"} if action.partial and not action.entry else {}
     assert asked(name, {**dict.fromkeys(action.arguments, empty), **needed}) == asked(name, needed)
 
