@@ -27,6 +27,7 @@ pytestmark = pytest.mark.lab
 LAB = Hypervisors("snapgst")
 HOSTS = ("hyper1", "hyper2")
 MIB, ODD = 1 << 20, "with space"
+PAGES = 100  # written with each tick: 7 MiB in a second
 NOTES = "/var/lib/libvirt/corral-snapshots"
 # libvirt indents metadata once more whenever it reads them
 INDENTED = " | sed 's/^ *//' | sha256sum"
@@ -38,7 +39,7 @@ GUEST: dict[str, t.Any] = {"vcpus": 1, "memory": "64MiB", "interfaces": [], "sta
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Two hypervisors with the image of the guest, and a filesystem that both have."""
     raw = tmp_path_factory.mktemp("image") / "tiny.raw"
-    raw.write_bytes(boot_sector(1).ljust(32 * MIB, b"\0"))
+    raw.write_bytes(boot_sector(PAGES).ljust(32 * MIB, b"\0"))
     image = raw.with_suffix(".qcow2")
     subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, image], check=True)
     with hypervisors("snapgst", hosts=2):
@@ -205,10 +206,10 @@ def test_on_shared_storage_no_file_moves() -> None:
 
 
 def killed(after_s: float | None) -> None:
-    """A slow migration whose module is killed, after a time or when the source has forgotten the snapshots."""
+    """A migration whose module is killed, after a time; or an endless one, when the source has forgotten the snapshots."""
     run = LAB.start(
         *("ansible", "hyper1", "-m", "corral.virt.virt_migrate", *LAB.ask_nobody, "-a"),
-        json.dumps({"name": "g", "dest": "hyper2", "bandwidth": 1}),
+        json.dumps({"name": "g", "dest": "hyper2", "auto_converge": False, "bandwidth": 1 if after_s is None else 16}),
     )
     forgotten = 'test -z "$(virsh snapshot-list g --name 2>/dev/null)"'
     wait = f"until {forgotten}; do sleep 0.1; done" if after_s is None else f"sleep {after_s:.2f}"

@@ -13,9 +13,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_chain import links, raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import (
     Located,
@@ -183,17 +182,9 @@ def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
             *kept, files_of_it = of_snapshot(xml)
             documents += kept
             made += sources(files_of_it, located)
-    made += _copies(found)
     tops = [link.path for xml in documents for link in links(xml, located) if link.target]
     raw = {path for xml in documents for path in raw_sources(xml, located)} if is_here(connection.getURI()) else None
     return [[top, *_below(top, raw)] for top in dict.fromkeys((*tops, *made)) if not top.startswith("/dev/")]
-
-
-def _copies(found: FoundGuest) -> t.Iterator[str]:
-    """Copies of UEFI variables and TPM state in the record of the guest's snapshots that exist."""
-    for text in fields_record.of(found).get("snapshots") or ():
-        record = SnapshotRecord.of(text, found.uuid)
-        yield from (copy for _path, copy in record.copies if os.path.lexists(copy)) if record else ()
 
 
 def _below(path: str, raw: t.Collection[str] | None) -> t.Iterator[str]:
