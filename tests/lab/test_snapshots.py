@@ -291,11 +291,12 @@ def test_killed_at_any_moment(what: str) -> None:
         if what != "take":
             told(name="s")
         then = numbers()
-        options: dict[str, t.Any] = {
+        every: dict[str, dict[str, t.Any]] = {
             "take": {"name": "s"},
             "merge": {"name": "s", "state": "absent"},
             "revert": {"name": "s", "state": "reverted", "run": True, "confirm": "s"},
-        }[what]
+        }
+        options = every[what]
         if number % 3 == 2:
             LAB.start("ansible", "hyper1", "-m", "virt_snapshot", "-a", json.dumps({"guests": ["g"], **options}))
             on("for n in $(seq 6000); do pgrep -x virt_snapshot >/dev/null && break; sleep 0.01; done")

@@ -378,7 +378,7 @@ def test_a_disk_that_the_guest_has_no_longer_is_kept() -> None:
     assert "delete disk /p/1" not in [str(step) for step in made.steps]
 
 
-GO = {"run": True, "confirm": "s"}
+GO: dict[str, t.Any] = {"run": True, "confirm": "s"}
 
 
 def test_the_guest_goes_back() -> None:
