@@ -31,7 +31,9 @@ def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guest
     found = {host: _host(kind, result, guests) for host, result in hosts.items()}
     found.update(dict.fromkeys(missing))
     shown = [
-        (host, answer) for host, answer in sorted(found.items()) if answer is None or not guests or answer["guests"]
+        (host, answer)
+        for host, answer in sorted(found.items())
+        if answer is None or not guests or answer.get("guests") or answer.get("snapshots")
     ]
     return {
         "version": VERSION,
