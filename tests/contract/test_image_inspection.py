@@ -386,11 +386,11 @@ def test_a_snapshot_may_go_while_it_is_read(
     domain.snapshotCreateXML(SNAPSHOT.format("", ""))
     read = libvirt.virDomainSnapshot.getXMLDesc
 
-    def document(snapshot: t.Any) -> str:
+    def document(snapshot: t.Any, flags: int = 0) -> str:
         if not gone:
             raise libvirt.libvirtError("broken")
         snapshot.delete()
-        return str(read(snapshot))
+        return str(read(snapshot, flags))
 
     monkeypatch.setattr(libvirt.virDomainSnapshot, "getXMLDesc", document)
     with contextlib.nullcontext() if gone else pytest.raises(Failed, match="cannot read the snapshots of guest web1"):

@@ -10,17 +10,18 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
+import os.path
 import typing as t
 import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     files_qemu,
     plan_guest,
@@ -231,7 +232,10 @@ class _Host:
     def own_chains(self, found: FoundGuest) -> list[list[str]]:
         from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users
 
-        return run_file_users.own_chains(self._connection, found)
+        texts = fields_record.of(found).get("snapshots") or ()
+        records = filter(None, (SnapshotRecord.of(text, found.uuid) for text in texts))
+        copies = [copy for one in records for _path, copy in one.copies if os.path.lexists(copy)]
+        return [*run_file_users.own_chains(self._connection, found), *([copy] for copy in copies)]
 
     @asked
     def unfinished_removals(self) -> tuple[DiskAside, ...]:

@@ -766,12 +766,14 @@ def test_a_guest_that_cannot_be_described_hides_no_other(monkeypatch: pytest.Mon
     monkeypatch.setattr(libvirt_query, "by_uuid", lambda _connection, uuid: uuid)
     texts = {"1": "<domain", "2": document()}
     monkeypatch.setattr(libvirt_query, "definition", lambda uuid, secrets: texts[uuid] if secrets else "")
+    monkeypatch.setattr(libvirt_query, "snapshots", lambda _domain: [("s1", "<domainsnapshot/>")])
     params = {"arguments": "true", "uuid": False}
     broken, whole = (
         virt_domain_info.described(None, {"uuid": uuid, "autostart": False}, params) for uuid in ("1", "2")
     )
     assert broken["arguments"] is None and broken["not_imported"][0]["path"] == "/domain"
     assert "cannot parse" in broken["not_imported"][0]["why"] and whole["arguments"]["name"] == "web1"
+    assert whole["not_imported"][-1]["path"] == "/domainsnapshot" and "s1" in whole["not_imported"][-1]["why"]
 
 
 @pytest.mark.parametrize(
