@@ -85,11 +85,7 @@ class ActionModule(UntrustedAction):
         asked = [str(one["name"]) for one in guests if one.get("snapshot") == "before"]
         if not asked:
             return {}
-        check, self._task.check_mode = self._task.check_mode, True
-        try:
-            planned = self._execute_module(module_args=arguments, task_vars=task_vars)
-        finally:
-            self._task.check_mode = check
+        planned = self._planned(module_args=arguments, task_vars=task_vars)
         changed = {one.get("name") for one in planned.get("results", [planned]) if one.get("changed")}
         uri = {"uri": arguments["uri"]} if arguments.get("uri") else {}
         known = self._execute_module("corral.virt.virt_state_info", module_args=uri, task_vars=task_vars)

@@ -148,7 +148,10 @@ def test_imports_are_absolute() -> None:
 def test_only_the_gate_knows_check_mode(path: Path) -> None:
     """A front hands `module.check_mode` to the gate, once; nobody else reads it."""
     # the second asks a module first what it would do, and the third tells nobody that such a question was an act
-    if label(path) in ("module_utils/_core/gate.py", "plugin_utils/_report/progress_lines.py", "callback/report.py"):
+    reports = ("progress_lines", "safe_results")  # the latter asks for what a module would do
+    if label(path) in ("module_utils/_core/gate.py", *(f"plugin_utils/_report/{name}.py" for name in reports)):
+        return
+    if label(path) == "callback/report.py":
         return
     front = label(path).startswith(("modules/", "action/")) or house.role(path) == "run"
     assert check_mode_reads(path) <= (1 if front else 0), f"{label(path)} must not ask for check mode: the gate does"

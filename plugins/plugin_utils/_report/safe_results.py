@@ -43,6 +43,14 @@ class UntrustedAction(ActionBase):
     def _execute_module(self, *arguments: t.Any, **more: t.Any) -> t.Any:
         return _cleaned(super()._execute_module(*arguments, **more))
 
+    def _planned(self, **more: t.Any) -> t.Any:
+        """What the module would do: its answer in check mode, whatever the mode of the task."""
+        mode, self._task.check_mode = self._task.check_mode, True
+        try:
+            return self._execute_module(**more)
+        finally:
+            self._task.check_mode = mode
+
     def _parse_returned_data(self, *arguments: t.Any, **more: t.Any) -> t.Any:
         return _cleaned(super()._parse_returned_data(*arguments, **more))
 
