@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 import typing as t
 
 from ansible_collections.corral.virt.tests.bench.place import BUILD, Failed, medians, on, run
@@ -17,11 +18,12 @@ CLOUD_IMAGE = False
 ROLES: tuple[str, ...] = ("hypervisor", "storage")
 GUESTS = 10  # of each host
 IMAGES = "/var/lib/libvirt/images"
-PEER = "command: virsh, looped"
+PEER, LOOPED = "ansible -m command, each guest", "command: virsh, looped"
 FASTER = 3
 
 HOW = f"""
-{GUESTS * HOSTS} guests on {HOSTS} hosts, all running, one play for all hosts. Seconds are those of the whole command over kept SSH connections, medians.
+{GUESTS * HOSTS} guests on {HOSTS} hosts, all running. Seconds are those of all commands over kept SSH connections, medians. Ours is one play for all
+hosts, and so is the one that loops over virsh; the other peer is a command of Ansible for each guest, one after another.
 - take: a snapshot of the disk of each, beside virsh snapshot-create-as --disk-only --atomic for each guest
 - merge: the same snapshot deleted again, beside virsh blockcommit --active --pivot, snapshot-delete --metadata and rm for each
 """
@@ -61,20 +63,45 @@ def rows() -> t.Iterator[Row]:
         _check(names, name, taken=False)
         return took, merged
 
-    merges: dict[str, list[float]] = {"ours": [], "theirs": []}
+    def each_guest() -> tuple[float, float]:
+        name = f"each{next(tries)}"
+        took = _each(names, f"virsh snapshot-create-as {{}} {name} --disk-only --atomic")
+        _check(names, name, taken=True)
+        merged = sum(
+            _each(names, command)
+            for command in (
+                "virsh blockcommit {} vda --active --wait --pivot",
+                f"virsh snapshot-delete {{}} {name} --metadata",
+                f"rm {IMAGES}/{{}}.{name}",
+            )
+        )
+        _check(names, name, taken=False)
+        return took, merged
 
-    def first(who: str, both: t.Callable[[], tuple[float, float]]) -> t.Callable[[], float]:
+    merges: list[list[float]] = [[], [], []]
+
+    def first(place: int, both: t.Callable[[], tuple[float, float]]) -> t.Callable[[], float]:
         def turn() -> float:
             took, merged = both()
-            merges[who].append(merged)
+            merges[place].append(merged)
             return took
 
         return turn
 
-    took = medians(first("ours", ours), first("theirs", theirs))
-    merged = [sorted(each)[len(each) // 2] for each in merges.values()]
-    for what, (ours_s, theirs_s) in (("take", took), ("merge", merged)):
-        yield Row(f"snapshots, {what}", GUESTS * HOSTS, ours_s, PEER, theirs_s, "s", FASTER)
+    took = medians(*(first(place, both) for place, both in enumerate((ours, theirs, each_guest))))
+    merged = [statistics.median(each) for each in merges]
+    for what, (ours_s, looped_s, each_s) in (("take", took), ("merge", merged)):
+        yield Row(f"snapshots, {what}", GUESTS * HOSTS, ours_s, PEER, each_s, "s", FASTER)
+        yield Row(f"snapshots, {what}", GUESTS * HOSTS, ours_s, LOOPED, looped_s, "s")
+
+
+def _each(names: t.Sequence[str], command: str) -> float:
+    """One command of Ansible for each guest of each host."""
+    return sum(
+        run("ansible", f"hyper{host}", "-m", "ansible.builtin.command", "-a", command.format(name)).seconds
+        for host in range(1, HOSTS + 1)
+        for name in names
+    )
 
 
 def _guests(names: t.Sequence[str]) -> None:

@@ -380,7 +380,7 @@ def test_pools_are_drained_onto_volumes_and_from_them() -> None:
 
 def four_drains(pool: str, *, movable_only: bool = False, **options: t.Any) -> list[str]:
     """Drain, seen in check mode first; the names of what is made."""
-    task = {"corral.virt.virt_pool_drain": {"pool": pool, "movable_only": movable_only, **options}}
+    task: dict[str, t.Any] = {"corral.virt.virt_pool_drain": {"pool": pool, "movable_only": movable_only, **options}}
     task |= {"register": "told", "failed_when": False}
     checked, done = (LAB.tell(task, hosts="hyper1", check=check)["hyper1"] for check in (True, False))
     assert checked["steps"] == done["steps"] and done["changed"], (checked, done)

@@ -128,6 +128,10 @@ TEXTS: list[tuple[plan_guest_steps.GuestStep, str]] = [
         plan_guest_steps.GrowLogicalVolume("web1", "/dev/vg/a", "lvm", 8 * GIB, 9 * GIB),
         "grow logical volume /dev/vg/a to 9 GiB",
     ),
+    (
+        plan_guest_steps.GrowThinVolume("web1", "/dev/vg/a", "lvm", 8 * GIB, 9 * GIB),
+        "grow thin volume /dev/vg/a to 9 GiB",
+    ),
     (plan_guest_steps.WriteSeed("web1", VOLUME, {}), "write cloud-init seed /p/a.qcow2"),
     (
         plan_guest_steps.Customize("web1", "default", "a.making", "/p/a.qcow2", ()),
