@@ -380,8 +380,8 @@ def test_pools_are_drained_onto_volumes_and_from_them() -> None:
 
 def four_drains(pool: str, *, movable_only: bool = False, **options: t.Any) -> list[str]:
     """Drain, seen in check mode first; the names of what is made."""
-    task: dict[str, t.Any] = {"corral.virt.virt_pool_drain": {"pool": pool, "movable_only": movable_only, **options}}
-    task |= {"register": "told", "failed_when": False}
+    drain = {"pool": pool, "movable_only": movable_only, **options}
+    task: dict[str, t.Any] = {"corral.virt.virt_pool_drain": drain, "register": "told", "failed_when": False}
     checked, done = (LAB.tell(task, hosts="hyper1", check=check)["hyper1"] for check in (True, False))
     assert checked["steps"] == done["steps"] and done["changed"], (checked, done)
     return sorted(step.split()[2].rpartition("/")[2] for step in done["steps"] if step.startswith("create disk"))
@@ -409,4 +409,4 @@ def test_a_thin_volume_is_made_grown_copied_moved_and_removed() -> None:
     assert "identical" in on(f"qemu-img compare -f raw -F qcow2 /root/tiny {IMAGES}/web1-system.qcow2")
     assert list(volumes()) == ["foreign", "web2-system"]
     gone = told("virt_domain", name="web2", state="absent", remove_storage=True)
-    assert gone["steps"] == ["undefine web2", "delete disk /dev/vg0/web2-system"] and list(volumes()) == ["foreign"]
+    assert "delete disk /dev/vg0/web2-system" in gone["steps"] and list(volumes()) == ["foreign"]

@@ -402,6 +402,19 @@ def on_lvm(**more: t.Any) -> Host:
     return Host(**{"stored": xml, "there": ("/dev/vg0/g-system",), "files": file, **more})
 
 
+def test_a_switch_to_a_logical_volume_that_was_interrupted_is_finished() -> None:
+    host = on_lvm(there=(OLD, "/dev/vg0/g-system"), marked=(MARK.text(), LV))
+    assert [str(step) for step in plan_disk_move.plan(LVM, host).steps] == [
+        f"delete disk {OLD}",
+        "record that /dev/vg0/g-system of pool lvm is complete",
+    ]
+    running = dataclasses.replace(host, stored=document("/dev/vg0/g-system", form="raw"))
+    running.live = running.stored
+    assert steps(running, LVM)[0] == "record that disk /dev/vg0/g-system is of g"
+    (*_rest, finish) = plan_disk_move.plan(LVM, running).steps
+    assert isinstance(finish, plan_disk_move_steps.FinishLogical) and finish.tag == MARK.tag
+
+
 @pytest.mark.parametrize("wanted", [None, "qcow2"])
 def test_a_disk_leaves_a_logical_volume(wanted: str | None) -> None:
     host = on_lvm()
