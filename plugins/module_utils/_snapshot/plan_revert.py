@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import os.path
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
@@ -221,8 +222,8 @@ def _unconfirmed(scene: Scene, present: t.Mapping[str, int]) -> t.Iterator[VirtE
     since = f" in {age_text(scene.host.now_s() - current.created_s)}" if current else ""
     files = "; ".join(f"{path}: {bytes_text(taken)}" for path, taken in present.items())
     yield Refused(
-        f"{_cannot(scene)}: this throws away what the guest has written{since} ({files or 'in its own files'}); set "
-        f"confirm: {spec.name} if you want that"
+        f"{_cannot(scene)}: this throws away what the guest has written{since} ({files or 'inside its disks'}); to "
+        f"confirm it, set confirm: {spec.name} (playbook revert: -e confirm_snapshot={shlex.quote(spec.name)})"
     )
 
 
