@@ -269,8 +269,8 @@ def test_the_commands_of_the_guide_about_snapshots(tmp_path: Path) -> None:
         told[action] = here.do(action, "--check", *options)
         assert here.code == 0, told[action]
         if action == "snapshot":
-            create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", tmp_path / "web1.qcow2"]
-            subprocess.run([*create, tmp_path / f"web1-vda.{name}.qcow2"], check=True)
+            create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", f"{tmp_path}/web1.qcow2"]
+            subprocess.run([*create, f"{tmp_path}/web1-vda.{name}.qcow2"], check=True)
             with_snapshot(tmp_path, name)
     assert f"take snapshot {name} of web1 (external)" in told["snapshot"]
     assert f"hyper1 web1 {name} 2025-11-28T15:01:02Z external" in told["snapshots"]

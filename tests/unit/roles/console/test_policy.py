@@ -87,7 +87,7 @@ def sample(action: str) -> Order:
         return ordered(action, host="hyper1", pool="old", to=["fast"])
     if action == "rebalance":
         return ordered(action)
-    more = {
+    more: dict[str, dict[str, t.Any]] = {
         "rename": {"to": "db2"}, "change": {"memory": "1GiB"}, "add_disk": {"disk": "data"}, "remove_disk": {"disk": "data"},
         "add_nic": {"nic": "eth1"}, "remove_nic": {"nic": "eth1"}, "insert_iso": {"iso": "a.iso"},
         "move_disk": {"disk": "data", "pool": "fast"}, "revert": {"snapshot": "a", "run": True}, "delete_snapshot": {"snapshot": "a"},

@@ -123,7 +123,7 @@ export function Field({ argument, form, set, problem, words, live, type }) {
   const known = live || choicesOf(argument);
   const normal = argument.default === undefined || argument.default === null || argument.default === "" || typeof argument.default === "object" ? "" : ` (${argument.default === true ? "yes" : argument.default === false ? "no" : argument.default})`;
   let control = html`<input ...${common} type=${type || "text"} inputmode=${argument.type === "int" ? "numeric" : undefined} list=${known.length ? `${id}-list` : undefined} autocomplete="off" autocapitalize="none" spellcheck=${false} />`;
-  if (fixed) control = html`<select ...${common} onChange=${common.onInput}>${!argument.required && html`<option value="">${argument.object === "host" ? "Choose for me" : `As usual${normal}`}</option>`}${fixed.map((choice) => html`<option value=${choice}>${choice}</option>`)}</select>`;
+  if (fixed) control = html`<select ...${common} onChange=${common.onInput}><option value="" disabled=${argument.required}>${argument.required ? "Choose" : argument.object === "host" ? "Choose for me" : `As usual${normal}`}</option>${fixed.map((choice) => html`<option value=${choice}>${choice}</option>`)}</select>`;
   else if (structured(argument)) control = html`<textarea ...${common} rows="3" spellcheck=${false} placeholder="JSON"></textarea>`;
   return html`<div class=${`field${problem ? " wrong" : ""}`}><label for=${id}>${words?.label || named(argument.name)}${argument.required && html` <span class="quiet" aria-hidden="true">required</span>`}</label>${control}
     ${!fixed && known.length > 0 && html`<datalist id=${`${id}-list`}>${known.map((each) => html`<option value=${each}></option>`)}</datalist>`}
@@ -151,7 +151,7 @@ export const SURE = {
   reset: "The guest is reset as by the button: what it has not written is lost.",
   force_off: "The guest is switched off as by pulling the plug: what it has not written is lost.",
   purge: "The guest is removed with its own disks. This cannot be undone.",
-  revert: "The disks and the definition of the guest become those of the snapshot. What it has written since is thrown away: the check lists it.",
+  revert: "The disks and the definition of the guest become those of the snapshot. What it has written since is thrown away.",
   delete_snapshot: "What the guest has written since is merged into its disks. The guest goes on as it is, and can no longer go back.",
   delete_volume: "The volume is deleted with its content, unless a guest uses it. This cannot be undone.",
 };
