@@ -549,7 +549,8 @@ move_disks:
 snapshot:
   - V(before) takes a snapshot of an existing guest before this task changes it, with a name made from the time (UTC)
     such as V(before-20261128T150102Z). Nothing is changed if it cannot be taken, and none is taken if there is nothing
-    to change. C(snapshot) of the result is its name, and the error of a change that fails has the command that goes back to it.
+    to change. C(snapshot) of the result is its name, and the error of a change that fails has the command that goes
+    back to it.
   - Delete it when all is well (M(corral.virt.virt_snapshot)). Not available with C(async).
 force:
   - Power off a guest that does not shut down within O(wait_timeout), or reset one that does not reboot.

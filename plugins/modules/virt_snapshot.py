@@ -13,25 +13,24 @@ version_added: 0.1.0
 author:
   - corral.virt contributors (@corral-virt)
 description:
-  - Takes a snapshot of all disks of a guest in one moment, deletes it by merging it, or goes back to it. One task does
-    so for many guests; one that fails does not stop the others.
-  - A snapshot is for the hour before an upgrade. It is no backup, as it stands on the very disk that it protects.
-  - An external snapshot, the default, leaves the content of then in the present file of each disk, and the guest
-    writes to a new file on top of it, beside the disk. It works with qcow2 and raw disks and with devices, while the
-    guest runs or is off. A snapshot that is there is not taken again.
-  - The filesystems of a running guest are frozen for that moment by its agent, if it has one. The host thaws them after
+  - Takes a snapshot of all disks of a guest at one moment, deletes it by merging, or goes back to it. One task can have
+    many guests; one that fails does not stop the others.
+  - Take a snapshot in the hour before an upgrade. It is no backup, as it is stored beside the disk that it protects.
+  - An external snapshot is the default. The present file of each disk becomes the backing file of a new overlay, to
+    which the guest writes. It works with qcow2 and raw disks and with block devices, while the guest runs or is off. An
+    existing snapshot is not taken again.
+  - The agent of a running guest, if it has one, freezes the filesystems for that moment. The host thaws them after
     30 seconds if the run dies meanwhile.
-  - UEFI variables and TPM state are copied beside the disks, as libvirt keeps neither. They are restored with the
+  - UEFI variables and TPM state are copied beside the disks, as libvirt stores neither. They are restored with the
     disks.
-  - Deleting a snapshot merges what the guest has written since into the file below, while the guest runs or is off.
-    Nothing that the guest sees changes. A merge that has begun can only be finished. An interrupted run is finished by
-    the next one.
-  - V(reverted) throws away what the guest has written since, so it requires O(confirm). The files with it are kept for
-    O(keep_reverted_h) in a folder beside them. The guest's definition goes back, too, but for its name and the
-    collection's record. A guest that runs is switched off for it, and is never left off if it is to run. Each run of
-    the task reverts.
-  - Reverting to the newest snapshot of disks works with every libvirt. If it has memory, or others stand on it, that
-    requires libvirt 9.9.
+  - Deleting a snapshot merges what the guest has written since into the backing file, while the guest runs or is off.
+    The guest sees no difference. A merge that has begun can only be finished. The next run finishes an interrupted one.
+  - V(reverted) throws away what the guest has written since, so it requires O(confirm). These files are kept for
+    O(keep_reverted_h) in a directory beside them. The guest's definition goes back, too, except for its name and the
+    collection's record. A running guest is switched off for it, and started again with O(run). Each run of the task
+    reverts.
+  - Reverting to the newest snapshot of disks works with every libvirt. Reverting to one with memory, or to one that has
+    newer ones, requires libvirt 9.9.
   - Snapshots that others have made with C(virsh) or virt-manager can be deleted and reverted to by name, and are never
     deleted otherwise.
   - This module must run on the host of the guests.
@@ -44,7 +43,7 @@ options:
   name:
     description:
       - Name of the snapshot. A new one has letters, digits, dots, underscores and hyphens, at most 63.
-      - Without it, V(present) takes a new snapshot each time, with a name made from the time (UTC), such as
+      - Without it, each run with V(present) takes a new snapshot that is named by the time (UTC), such as
         V(corral-20261128T150102Z). Only such snapshots are counted by O(keep).
     type: str
   state:
@@ -57,31 +56,30 @@ options:
     type: str
   kind:
     description:
-      - V(external) stores what the guest writes from then on in new files.
-      - V(internal) stores the content of then inside the disks, which must be qcow2. It is refused for guests with
-        UEFI, TPM, checkpoints or bitmaps of backups, as going back would leave them shut off or without their
-        variables, and beside external snapshots.
+      - V(external) lets the guest write to new files.
+      - V(internal) stores the snapshot inside the disks, which must be qcow2. It is refused beside external snapshots,
+        and for guests with UEFI, TPM, checkpoints or bitmaps of backups, as going back would leave them shut off or
+        without their variables.
     type: str
     choices: [external, internal]
     default: external
   memory:
-    description: Also store the memory of a running guest, in a file as large as it. Reverting then goes on where it
-      was. With O(kind=internal), a running guest requires it.
+    description: Also store the memory of a running guest, in a file of that size. After a revert, the guest goes on
+      where it was. A running guest requires this option for O(kind=internal).
     type: bool
     default: false
   quiesce:
-    description: V(auto) has a connected agent freeze the filesystems, and adds a note if there is none, or it does not
-      answer within 5 seconds. V(required) takes no snapshot then. V(never) does not ask it.
+    description: V(auto) asks a connected agent to freeze the filesystems, and adds a note if there is none, or it does
+      not answer within 5 seconds. V(required) takes no snapshot then. V(never) does not ask.
     type: str
     choices: [auto, required, never]
     default: auto
   directory:
-    description: Where the new files are created. By default beside each disk. A disk that is a block device requires
-      it.
+    description: Directory for the new files. By default, each is created beside its disk. A block device requires it.
     type: path
   keep:
-    description: Delete older snapshots that were named by their time, and keep the newest of each of so many periods
-      (UTC). The newest of all is always kept.
+    description: Delete older snapshots that were named by their time, and keep the newest of each period (UTC), for so
+      many periods. The newest of all is always kept.
     type: dict
     suboptions:
       hourly: {description: For how many hours., type: int}
@@ -92,21 +90,21 @@ options:
     description: Whether the guest runs after O(state=reverted), which requires this option.
     type: bool
   confirm:
-    description: The name of the snapshot again, to let O(state=reverted) throw away what the guest has written since.
-      Without it, the error lists that.
+    description: The name of the snapshot again, to confirm that O(state=reverted) throws away what the guest has
+      written since. Without it, the error lists these files.
     type: str
   keep_reverted_h:
-    description: How many hours the files with what was thrown away are kept, in C(.corral/.removed) beside them. V(0)
-      deletes them at once. They can be read until the snapshot is deleted.
+    description: How many hours the files that O(state=reverted) throws away are kept, in C(.corral/.removed) beside
+      them. V(0) deletes them at once. They can be read until the snapshot is deleted.
     type: int
     default: 168
   bandwidth:
-    description: The most that QEMU merges of a running guest's disk, in MiB per second. V(0) is without limit.
+    description: Limit for merging a disk of a running guest, in MiB per second. V(0) is without limit.
     type: int
     default: 0
   job_timeout:
-    description: How long the merge of each disk of a running guest may take, in seconds. After that it is ended, and
-      can be finished later.
+    description: How long the merge of each disk of a running guest may take, in seconds. Then it is stopped, and a
+      later run can finish it.
     type: int
     default: 3600
   at_once:
@@ -167,7 +165,7 @@ results:
     frozen_s:
       description: For how many seconds the guest's filesystems were frozen.
       type: float
-      returned: if they were
+      returned: if the agent has frozen them
     thrown_away:
       description: Files with what the guest had written since, with O(state=reverted).
       type: list

@@ -53,20 +53,21 @@ guests:
     uuid: {description: Its UUID., type: str, returned: always}
     tree: {description: The snapshots as a text for people., type: str, returned: always}
     snapshots:
-      description: The snapshots, parents before those that stand on them.
+      description: The snapshots, parents first.
       type: list
       elements: dict
       returned: always
       contains:
         name: {description: Name., type: str, returned: always}
-        parent: {description: Name of the snapshot that it stands on., type: str, returned: always}
-        depth: {description: How many it stands on., type: int, returned: always}
-        current: {description: Whether the guest's present state stands on it., type: bool, returned: always}
+        parent: {description: Name of the snapshot that it is based on., type: str, returned: always}
+        depth: {description: Number of snapshots that it is based on., type: int, returned: always}
+        current: {description: Whether the guest's present state is based on it directly., type: bool, returned: always}
         created: {description: "When it was taken, in UTC.", type: str, returned: always}
         age_s: {description: How many seconds ago that was., type: int, returned: always}
         description: {description: Its description., type: str, returned: always}
         state:
-          description: State of the guest then. With V(disk-snapshot) it ran, and its memory is not stored.
+          description: State of the guest when it was taken. With V(disk-snapshot), the guest ran, and its memory is not
+            stored.
           type: str
           returned: always
         kind: {description: "V(external), V(internal) or V(mixed).", type: str, returned: always}
@@ -78,7 +79,7 @@ guests:
         deleting: {description: Whether its deletion was interrupted., type: bool, returned: always}
         disks:
           description: Its disks, each with the file that the guest has written to since (C(path)), and what that
-            stands on.
+            is based on.
           type: list
           elements: dict
           returned: always

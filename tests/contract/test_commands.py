@@ -225,6 +225,61 @@ def test_what_is_wrong_with_a_move_is_told(tmp_path: Path, action: str, argument
     assert told in answer and here.code == 2, answer
 
 
+TEST_DRIVER = "http://libvirt.org/schemas/domain/test/1.0"
+
+
+def with_snapshot(place: Path, name: str) -> Commands:
+    """A host with a guest that is off; the test driver has a snapshot of its disk if the overlay exists."""
+    here, disk = Commands(place, {"hyper1": []}), place / "web1.qcow2"
+    if not disk.exists():
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", disk, "1M"], check=True)
+    overlay = place / f"web1-vda.{name}.qcow2"
+    taken = overlay.exists()
+
+    def definition(path: Path, more: str = "") -> str:
+        devices = (
+            f"<disk type='file'><driver name='qemu' type='qcow2'/><source file='{path}'/><target dev='vda'/></disk>"
+        )
+        return (
+            "<domain type='test'><name>web1</name><uuid>4dea22b3-1d52-d8f3-2516-782e98ab3fa0</uuid><memory>65536</memory>"
+            f"<os><type>hvm</type></os><devices>{devices}</devices>{more}</domain>"
+        )
+
+    known = (
+        f"<t:domainsnapshot xmlns:t='{TEST_DRIVER}'><name>{name}</name><state>shutoff</state><creationTime>1764342062"
+        "</creationTime><disks><disk name='vda' snapshot='external' type='file'><driver type='qcow2'/><source "
+        f"file='{overlay}'/></disk></disks>{definition(disk)}<active>1</active></t:domainsnapshot>"
+    )
+    state = f"<t:runstate xmlns:t='{TEST_DRIVER}'>5</t:runstate>{known if taken else ''}"
+    pool = f"<pool type='dir'><name>default</name><target><path>{place}</path></target></pool>"
+    guest_xml = definition(overlay if taken else disk, state)
+    (place / "hyper1.xml").write_text(f"<node>{pool}{guest_xml}</node>")
+    return here
+
+
+def test_the_commands_of_the_guide_about_snapshots(tmp_path: Path) -> None:
+    """Each tells its steps, and changes nothing; the snapshot is taken by hand, after the first command."""
+    guide = (payload.ROOT / "docs/docsite/rst/guide_snapshots.rst").read_text()
+    shown = [shlex.split(line) for line in re.findall(r"^    \$ (ansible-playbook .*)$", guide, re.MULTILINE)]
+    assert [words[1].rpartition(".")[2] for words in shown] == ["snapshot", "snapshots", "revert", "delete_snapshot"]
+    here, name = with_snapshot(tmp_path, "before-upgrade"), "before-upgrade"
+    told = {}
+    for _playbook, playbook, *options in shown:
+        action = playbook.rpartition(".")[2]
+        told[action] = here.do(action, "--check", *options)
+        assert here.code == 0, told[action]
+        if action == "snapshot":
+            create = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", f"{tmp_path}/web1.qcow2"]
+            subprocess.run([*create, f"{tmp_path}/web1-vda.{name}.qcow2"], check=True)
+            with_snapshot(tmp_path, name)
+    assert f"take snapshot {name} of web1 (external)" in told["snapshot"]
+    assert f"hyper1 web1 {name} 2025-11-28T15:01:02Z external" in told["snapshots"]
+    assert f"define web1 (as of snapshot {name})" in told["revert"] and "start web1" in told["revert"]
+    assert f"merge disk vda of snapshot {name} of web1" in told["delete_snapshot"]
+    assert f"-e confirm_snapshot={name}" in here.do("revert", "--check", guest="web1", snapshot=name, run=True)
+    assert here.code == 2
+
+
 def test_a_disk_in_another_pool_than_its_description_names_is_told(tmp_path: Path) -> None:
     play = Play(tmp_path)
     with_pools(tmp_path)

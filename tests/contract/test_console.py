@@ -85,7 +85,8 @@ def test_the_host_is_described(following: tuple[Store, Watcher]) -> None:
     assert (found["cpus"], found["memory_mib"], found["reason"]) == (16, 3072, "")
     assert [pool["name"] for pool in watcher.host()["pools"]] == ["default-pool"]
     (guest,) = (each for each in store.below("guest/").values() if each["name"] == "test")
-    assert watcher.guest(guest["uuid"])["disks"][0]["source"] == "/guest/diskimage1"
+    asked = watcher.guest(guest["uuid"])
+    assert (asked["disks"][0]["source"], asked["snapshots"]) == ("/guest/diskimage1", [])
     with pytest.raises(NotFound, match="UUID"):
         watcher.guest("00000000-0000-0000-0000-000000000000")
 

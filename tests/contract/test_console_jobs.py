@@ -153,6 +153,8 @@ REQUIRED: dict[str, dict[str, t.Any]] = {
     "resize_volume": {"host": "hyper1", "volume": "a.qcow2", "size": "2GiB"},
     "delete_volume": {"host": "hyper1", "volume": "a.qcow2"},
     "move_disk": {"disk": "data", "pool": "fast"},
+    "revert": {"snapshot": "a", "run": True},
+    "delete_snapshot": {"snapshot": "a"},
     "drain_pool": {"host": "hyper1", "pool": "old", "to": ["fast"]},
 }
 

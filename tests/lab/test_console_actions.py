@@ -466,6 +466,7 @@ MORE |= {name: {"disk": "data"} for name in ("add_disk", "remove_disk")}
 MORE |= {name: {"nic": "eth1"} for name in ("add_nic", "remove_nic")} | {"insert_iso": {"iso": "/srv/a.iso"}}
 MORE |= {name: {"volume": "a.qcow2", "size": "1GiB"} for name in ("create_volume", "resize_volume")}
 MORE |= {"delete_volume": {"volume": "a.qcow2"}, "move_disk": {"disk": "system", "pool": "default"}}
+MORE |= {"revert": {"snapshot": "a", "run": True}, "delete_snapshot": {"snapshot": "a"}}
 MORE |= {"drain_pool": {"pool": "old", "to": ["default"]}}
 MATRIX: dict[str, t.Callable[[str, str], bool]] = {
     "alice": lambda _action, _guest: True,

@@ -181,8 +181,7 @@ def _of_others(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) 
     ]
     if found:
         yield Refused(
-            f"{_cannot(scene)}: the content of others is in the same files, {', '.join(found)}, which the guest's "
-            "present state does not stand on; delete these first"
+            f"{_cannot(scene)}: snapshots of other branches need the same files; delete {', '.join(found)} first"
         )
     there = [path for path in snapshot.files if scene.host.exists(path)]
     yield from unpooled(scene, there, _cannot(scene))
@@ -198,12 +197,11 @@ def _of_the_place(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:
     aside = [one.name for one in scene.tree.children(snapshot.name) if one not in lineage]
     if aside:
         yield Refused(
-            f"{_cannot(scene)}: others that are not below the guest's present state stand on it; delete "
-            f"{', '.join(aside)} first"
+            f"{_cannot(scene)}: it has branches beside the guest's present state; delete {', '.join(aside)} first"
         )
     if snapshot.kind == "mixed":
         command = shlex.join(["virsh", "snapshot-delete", scene.found.name, snapshot.name])
-        yield Refused(f"{_cannot(scene)}: it is partly inside its disks and partly beside them; use `{command}`")
+        yield Refused(f"{_cannot(scene)}: it is internal for some disks and external for others; use `{command}`")
 
 
 def _of_the_guest(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[VirtError]:
@@ -214,7 +212,7 @@ def _of_the_guest(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[Vir
         yield Refused(f"{cannot} while the guest is off: its checkpoints would be lost; start it first")
     if merging and not found.active and "managed_save" in kept:
         yield Refused(
-            f"{cannot}: its saved state belongs to the disks as they are; start it, or discard the state "
+            f"{cannot}: its managed save image fits only the present disks; start it, or discard the image "
             f"({shlex.join(['virsh', 'managedsave-remove', found.name])})"
         )
     entry = scene.entry(scene.spec.name)
@@ -235,14 +233,14 @@ def _of_the_files(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[Vir
         user = scene.host.other_user(one.base.path, scene.found.uuid, own) if one.base.path else None
         if one.base.path != bases[one.target]:
             yield Refused(
-                f"{cannot}: disk {one.target} was {bases[one.target]} then, and {one.overlay} stands on "
-                f"{one.base.path or 'nothing'} now; somebody has changed its chain: inspect it (qemu-img info "
-                "--backing-chain)"
+                f"{cannot}: the backing file of {one.overlay} is {one.base.path or 'missing'}, and was "
+                f"{bases[one.target]} when the snapshot was taken; somebody has changed its chain: inspect it "
+                f"({shlex.join(['qemu-img', 'info', '-U', '--backing-chain', one.overlay])})"
             )
         elif user:
             yield Refused(
-                f"{cannot}: what {scene.found.name} has written since would change {one.base.path}, which {user} "
-                "uses, too; remove that first"
+                f"{cannot}: merging disk {one.target} would change {one.base.path}, which {user} uses, too; remove "
+                "that first"
             )
     entry = scene.entry(snapshot.name)
     begun = entry is not None and entry.phase == SnapshotRecord.DELETING
@@ -251,7 +249,7 @@ def _of_the_files(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[Vir
         if disk.overlay and disk.target in scene.disks() and disk.target not in merged:
             command = shlex.join(["virsh", "snapshot-delete", "--metadata", scene.found.name, snapshot.name])
             yield Refused(
-                f"{cannot}: disk {disk.target} does not stand on {disk.overlay} any more; inspect the file, and let "
+                f"{cannot}: {disk.overlay} is no longer in the chain of disk {disk.target}; inspect the file, and let "
                 f"libvirt forget the snapshot: `{command}`"
             )
 

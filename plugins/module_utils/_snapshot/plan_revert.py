@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import os.path
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
@@ -53,8 +54,9 @@ def plan(scene: Scene) -> SnapshotPlan:
     spec, found = scene.spec, scene.found
     snapshot = scene.tree.by_name.get(spec.name)
     if snapshot is None:
-        names = ", ".join(scene.tree.by_name) or "none"
-        raise NotFound(f"cannot revert {found.name}: it has no snapshot {spec.name}; it has {names}")
+        names = ", ".join(scene.tree.by_name)
+        others = f"choose one of {names}" if names else "it has none"
+        raise NotFound(f"cannot revert {found.name}: it has no snapshot {spec.name}; {others}")
     entry = scene.entry(spec.name)
     check_whole("revert to", found.name, entry)
     own = _is_own(scene, snapshot)
@@ -133,7 +135,10 @@ def _notes(scene: Scene, snapshot: Snapshot) -> t.Iterator[str]:
     then = {disk.target for disk in snapshot.disks}
     for target, disk in scene.disks().items():
         if target not in then and disk.written:
-            yield f"{scene.found.name} had no disk {target} then, and has none now; {disk.path} is kept"
+            yield (
+                f"disk {target} of {scene.found.name} is detached: snapshot {snapshot.name} is older than it; "
+                f"{disk.path} is kept"
+            )
 
 
 def _by_libvirt(
@@ -154,7 +159,8 @@ def _by_libvirt(
     notes = []
     if entry.copies:
         notes.append(
-            f"UEFI variables and TPM state of {found.name} stay as they are now: snapshots stand on {snapshot.name}"
+            f"UEFI variables and TPM state of {found.name} stay as they are, as there are newer snapshots than "
+            f"{snapshot.name}"
         )
     return [*record, step, *aside], notes
 
@@ -169,15 +175,17 @@ def _of_the_guest(scene: Scene, snapshot: Snapshot, *, own: bool) -> t.Iterator[
     if not found.persistent:
         yield Refused(f"{cannot}: the guest is transient; define it first (virsh define)")
     if snapshot.kind == "mixed":
-        yield Refused(f"{cannot}: it is partly inside its disks and partly beside them; use virsh snapshot-revert")
+        command = shlex.join(["virsh", "snapshot-revert", found.name, snapshot.name])
+        yield Refused(f"{cannot}: it is internal for some disks and external for others; use `{command}`")
     if snapshot.memory != "no" and not spec.run:
-        yield Refused(f"{cannot} without running it: the snapshot has its memory, in which it runs; set run: true")
+        yield Refused(f"{cannot} and leave it off: the snapshot has the memory of the running guest; set run: true")
     if "managed_save" in kept:
-        yield Refused(f"{cannot}: it has a saved state, which would be lost; start it, or discard the state")
+        command = shlex.join(["virsh", "managedsave-remove", found.name])
+        yield Refused(f"{cannot}: its managed save image would be lost; start it, or discard the image ({command})")
     if "checkpoints" in kept:
         yield Refused(
-            f"{cannot}: it has checkpoints, whose bitmaps tell of other content then; delete them first (virsh "
-            "checkpoint-delete)"
+            f"{cannot}: it has checkpoints, whose bitmaps would not fit its disks any more; delete them first "
+            f"({shlex.join(['virsh', 'checkpoint-delete', found.name, 'NAME'])})"
         )
     if snapshot.kind == "external" and not own and host.version() < _REVERTS:
         yield from _too_old(scene, snapshot)
@@ -187,16 +195,14 @@ def _too_old(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:
     cannot, needs = _cannot(scene), "needs libvirt 9.9 on the hypervisor"
     newer = [one.name for one in reversed(scene.tree.descendants(snapshot.name))]
     if snapshot.memory != "no":
-        yield Refused(f"{cannot}: restoring memory {needs}; start it from its disks by hand, or upgrade the host")
+        yield Refused(f"{cannot}: restoring memory {needs}; upgrade it")
     elif newer:
         yield Refused(
-            f"{cannot}: others stand on it ({', '.join(newer)}), which {needs}; or delete them first, in this order "
-            "(what the guest has written since stays in it until it is reverted)"
+            f"{cannot}: it has newer ones ({', '.join(newer)}), which {needs}; upgrade it, or delete these first, in "
+            "this order (the guest keeps what it has written until it is reverted)"
         )
     else:
-        yield Refused(
-            f"{cannot}: the guest's present state stands on another line of snapshots; that {needs}: upgrade it"
-        )
+        yield Refused(f"{cannot}: the guest's present state is on another branch, which {needs}; upgrade it")
 
 
 def _of_the_files(scene: Scene, snapshot: Snapshot) -> t.Iterator[VirtError]:
@@ -221,8 +227,8 @@ def _unconfirmed(scene: Scene, present: t.Mapping[str, int]) -> t.Iterator[VirtE
     since = f" in {age_text(scene.host.now_s() - current.created_s)}" if current else ""
     files = "; ".join(f"{path}: {bytes_text(taken)}" for path, taken in present.items())
     yield Refused(
-        f"{_cannot(scene)}: this throws away what the guest has written{since} ({files or 'in its own files'}); set "
-        f"confirm: {spec.name} if you want that"
+        f"{_cannot(scene)}: this throws away what the guest has written{since} ({files or 'inside its disks'}); to "
+        f"confirm it, set confirm: {spec.name} (playbook revert: -e confirm_snapshot={shlex.quote(spec.name)})"
     )
 
 

@@ -379,7 +379,7 @@ def _of_the_state(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     if state != "present" and params["name"] is None:
         yield f"name: state: {state} requires the name of the snapshot"
     if state == "reverted" and params["run"] is None:
-        yield "run: state: reverted requires it; true starts the guest on the content of then, false leaves it off"
+        yield "run: state: reverted requires it; true starts the guest afterwards, false leaves it off"
     if params["directory"] is not None and not params["directory"].startswith("/"):
         yield f"directory: must be an absolute path, not {params['directory']!r}"
     if params["kind"] == "internal" and params["directory"] is not None:

@@ -120,8 +120,8 @@ def _copies(scene: Scene, directory: str, token: str) -> tuple[tuple[str, str], 
 def _notes(scene: Scene, take: TakeSnapshot) -> t.Iterator[str]:
     if take.live and not take.quiesce and not take.memory and scene.spec.quiesce == "auto":
         yield (
-            f"snapshot {take.name} of {take.guest} is like a disk after a power cut: no guest agent answers that could "
-            "write caches before (install qemu-guest-agent in it)"
+            f"the disks in snapshot {take.name} of {take.guest} are as after a power cut: no guest agent answers that "
+            "could freeze its filesystems; install qemu-guest-agent in it"
         )
 
 
@@ -157,11 +157,11 @@ def _of_the_guest(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[Virt
         )
     if spec.memory and "<hostdev" in scene.xml:
         yield Refused(
-            f"{cannot} with its memory: it has devices of the host, whose state nobody can store; omit memory"
+            f"{cannot} with its memory: it has devices of the host, whose state cannot be stored; omit memory"
         )
     if "managed_save" in scene.host.kept(found.uuid):
         yield Refused(
-            f"{cannot}: its saved state belongs to the disks as they are; start it, or discard the state "
+            f"{cannot}: its managed save image fits only the present disks; start it, or discard the image "
             f"({shlex.join(['virsh', 'managedsave-remove', found.name])})"
         )
     for disk in disks if found.active else ():
@@ -177,23 +177,25 @@ def _of_an_internal_one(scene: Scene) -> t.Iterator[VirtError]:
     cannot, instead = f"{_cannot(scene)} inside its disks", "use kind: external"
     spec, found, host = scene.spec, scene.found, scene.host
     if found.active and not spec.memory:
-        yield Refused(f"{cannot}: of a running guest that has its memory, too; set memory: true, or {instead}")
+        yield Refused(f"{cannot}: of a running guest, it must have the memory, too; set memory: true, or {instead}")
     if host.state_files(found.xml, found.uuid) or "firmware='efi'" in found.xml or "<nvram" in found.xml:
-        yield Refused(f"{cannot}: its UEFI variables or TPM state would not be in it; {instead}")
+        yield Refused(f"{cannot}: its UEFI variables or TPM state would be missing there; {instead}")
     elif "<tpm" in found.xml:
-        yield Refused(f"{cannot}: the state of its TPM would not be in it; {instead}")
+        yield Refused(f"{cannot}: the state of its TPM would be missing there; {instead}")
     if "checkpoints" in host.kept(found.uuid):
         yield Refused(f"{cannot}: it has checkpoints, and going back would leave it shut off; {instead}")
     for disk in scene.disks().values():
         if disk.written and disk.format != "qcow2":
-            yield Refused(f"{cannot}: disk {disk.target} is {disk.format}, which holds none; {instead}")
+            yield Refused(f"{cannot}: disk {disk.target} is {disk.format}, and only qcow2 stores snapshots; {instead}")
         elif disk.written and disk.path and host.has_bitmaps(disk.path):
             yield Refused(
                 f"{cannot}: disk {disk.target} has bitmaps of backups, and going back would leave the guest shut off; "
                 f"{instead}"
             )
     if any(one.kind == "external" for one in scene.tree.by_name.values()):
-        yield Refused(f"{cannot}: it has external snapshots, and libvirt does not mix them; {instead}")
+        yield Refused(
+            f"{cannot}: it has external snapshots, and libvirt does not mix them with internal ones; {instead}"
+        )
 
 
 def _of_the_disks(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
@@ -201,14 +203,16 @@ def _of_the_disks(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[Virt
     for disk in disks:
         what = f"{cannot}: disk {disk.target}"
         if disk.shareable:
-            yield Refused(f"{what} is shared with other guests, which would write beside it; detach it first")
+            yield Refused(
+                f"{what} is shared with other guests, which would go on writing to its present file; detach it first"
+            )
         elif not disk.path:
             yield Refused(f"{what} is no file or device of this host ({disk.type}); take it where the disk is stored")
         elif disk.encrypted:
-            yield Refused(f"{what} is encrypted, and what the guest writes then would not be; use a backup")
+            yield Refused(f"{what} is encrypted, and its new file would not be; use a backup")
         elif disk.path.startswith("/dev/") and not scene.spec.directory and scene.spec.kind == "external":
             yield Refused(
-                f"{what} is the device {disk.path}: what the guest writes then needs a place; set directory to one "
+                f"{what} is the block device {disk.path}, and its new file needs a directory; set directory to one "
                 "with room"
             )
 

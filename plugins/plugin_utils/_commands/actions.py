@@ -70,7 +70,7 @@ class Argument:
     description: str = ""
     required: bool = False
     minimum: int | None = None
-    kind: str | None = None  # of what it names: guest, host, image, group, pool, volume, disk
+    kind: str | None = None  # of what it names: guest, host, image, group, pool, volume, disk, snapshot
     existing: bool = False  # a guest that is there, whatever its name, or a host of the group
     options_of: str | None = None  # a module whose options this dictionary holds
     option: bool = False  # an option of that module, under its own name

@@ -125,7 +125,8 @@ class Watcher:
         """All that is known of a guest, asked now. Raises NotFound, or Failed while the host is unreachable."""
         with self._asking() as connection:
             item = libvirt_query.by_uuid(connection, uuid)
-            return run_describe.describe_guest(item, statistics.stats_of_disks(connection, item), addresses="lease")
+            found = run_describe.describe_guest(item, statistics.stats_of_disks(connection, item), addresses="lease")
+            return {**found, "snapshots": [name for name, _xml in libvirt_query.snapshots(item)]}
 
     def host(self) -> dict[str, t.Any]:
         """All that is known of the host, asked now. Raises Failed while it is unreachable."""

@@ -252,7 +252,7 @@ def test_state_beside_the_disks_is_copied_unless_memory_has_it() -> None:
         (Host(PLAIN, missing=("/s",)), {"directory": "/s"}, "there is no directory /s"),
         (Host(PLAIN), {"kind": "internal"}, "set memory: true"),
         (Host(PLAIN), {"kind": "internal", "memory": True}, "disk vdb is raw"),
-        (on_one(entries=()), {"name": "x", "kind": "internal", "memory": True}, "does not mix them"),
+        (on_one(entries=()), {"name": "x", "kind": "internal", "memory": True}, "does not mix them with internal ones"),
     ],
 )
 def test_what_takes_none(host: Host, more: dict[str, t.Any], reason: str) -> None:
@@ -359,8 +359,8 @@ SIDE = (*TWO[:1], snapshot("n", "s", "/p/2", "/p/1"), snapshot("m", "s", "/p/3",
         (on_one(at_work="commit"), "a block job (commit)"),
         (on_one(users={"/p/0": "guest h"}), "would change /p/0, which guest h uses"),
         (dataclasses.replace(on_one(), chains=("/p/1", "/p/other")), "somebody has changed its chain"),
-        (dataclasses.replace(on_one(), chains=("/p/1",)), "stands on nothing now"),
-        (Host(document(disk("vda", "/p/flat")), snapshots=ONE), "does not stand on /p/1 any more"),
+        (dataclasses.replace(on_one(), chains=("/p/1",)), "the backing file of /p/1 is missing"),
+        (Host(document(disk("vda", "/p/flat")), snapshots=ONE), "/p/1 is no longer in the chain of disk vda"),
         (
             Host(
                 document(disk("vda", "/p/1")),
@@ -425,7 +425,7 @@ def test_libvirt_goes_back_to_those_that_others_stand_on() -> None:
 @pytest.mark.parametrize(
     ("host", "more", "reason"),
     [
-        (on_two(), GO, "others stand on it (n), which needs libvirt 9.9"),
+        (on_two(), GO, "it has newer ones (n), which needs libvirt 9.9"),
         (dataclasses.replace(on_one(), snapshots=(dataclasses.replace(ONE[0], memory="external"),)), GO, "libvirt 9.9"),
         (
             dataclasses.replace(
@@ -434,8 +434,8 @@ def test_libvirt_goes_back_to_those_that_others_stand_on() -> None:
             {"run": False, "confirm": "s"},
             "set run: true",
         ),
-        (on_one(keeps=("checkpoints",)), GO, "virsh checkpoint-delete"),
-        (on_one(keeps=("managed_save",)), GO, "it has a saved state"),
+        (on_one(keeps=("checkpoints",)), GO, "virsh checkpoint-delete g NAME"),
+        (on_one(keeps=("managed_save",)), GO, "discard the image (virsh managedsave-remove g)"),
         (on_one(persistent=False), GO, "transient"),
         (on_one(missing=("/p/0",)), GO, "/p/0 with the content of disk vda is missing"),
         (Host(PLAIN), GO, "it has no snapshot s; it has none"),

@@ -84,6 +84,8 @@ MORE: dict[str, dict[str, t.Any]] = {
     "resize_volume": {"hosts": ["hyper1"], "arguments": {"volume": "a.qcow2", "size": "2GiB"}},
     "delete_volume": {"hosts": ["hyper1"], "arguments": {"volume": "a.qcow2"}},
     "move_disk": {"arguments": {"disk": "data", "pool": "fast"}},
+    "revert": {"arguments": {"snapshot": "a", "run": True, "confirm_snapshot": "a"}},
+    "delete_snapshot": {"arguments": {"snapshot": "a"}},
     "drain_pool": {"hosts": ["hyper1"], "arguments": {"pool": "old", "to": ["fast"]}},
 }
 

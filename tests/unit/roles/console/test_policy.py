@@ -87,10 +87,10 @@ def sample(action: str) -> Order:
         return ordered(action, host="hyper1", pool="old", to=["fast"])
     if action == "rebalance":
         return ordered(action)
-    more = {
+    more: dict[str, dict[str, t.Any]] = {
         "rename": {"to": "db2"}, "change": {"memory": "1GiB"}, "add_disk": {"disk": "data"}, "remove_disk": {"disk": "data"},
         "add_nic": {"nic": "eth1"}, "remove_nic": {"nic": "eth1"}, "insert_iso": {"iso": "a.iso"},
-        "move_disk": {"disk": "data", "pool": "fast"},
+        "move_disk": {"disk": "data", "pool": "fast"}, "revert": {"snapshot": "a", "run": True}, "delete_snapshot": {"snapshot": "a"},
     }  # fmt: skip
     return ordered(action, seen("db1"), **more.get(action, {}))
 
@@ -502,6 +502,26 @@ def test_a_disk_moves_to_a_pool_that_a_rule_names() -> None:
     assert not refused(MOVER, "move_disk", seen("db1"), disk="data", pool="fast")
     assert "pool only old fast" in refused(MOVER, "move_disk", seen("db1"), disk="data", pool="default")
     assert "only hosts hyper1" in refused(MOVER, "move_disk", seen("db1", "rack1-a"), disk="data", pool="fast")
+
+
+def test_who_may_take_a_snapshot_may_not_go_back_to_it() -> None:
+    """Going back and deleting lose something, so a rule names them; their number of guests is confirmed, too."""
+    rule = {"who": "user:x", "may": ["snapshot"], "guests": "web*"}
+    rules = policy.parsed(
+        [rule, {"who": "user:y", "may": ["revert", "delete_snapshot"], "guests": "web*"}], offers.names()
+    )
+    taken = ordered("snapshot", seen("web1"), seen("web2"), snapshot="a", memory=True).request
+    assert not policy.refusal(rules, Who("x"), taken) and policy.refusal(rules, Who("y"), taken)
+    for action, more in (("revert", {"run": True, "confirm_snapshot": "a"}), ("delete_snapshot", {"bandwidth": 50})):
+        request = ordered(action, seen("web1"), snapshot="a", **more).request
+        assert policy.refusal(rules, Who("x"), request) and not policy.refusal(rules, Who("y"), request)
+        assert policy.refusal(rules, Who("y"), ordered(action, seen("db1"), snapshot="a", **more).request)
+        with pytest.raises(BadOrder, match="number of guests"):
+            ordered(action, seen("web1"), snapshot="a", confirm=2, **more)
+    with pytest.raises(BadOrder, match="one guest at a time"):
+        ordered("revert", seen("web1"), seen("web2"), snapshot="a", run=True)
+    limited = policy.parsed([{**rule, "arguments": {"memory": "false"}}], offers.names())
+    assert "memory only" in policy.refusal(limited, Who("x"), taken)
 
 
 @pytest.mark.parametrize("named", [{"pool": "*"}, {"volume": "*"}, {"*": "*"}])

@@ -237,7 +237,7 @@ def test_hosts_and_guests_are_described(site: tuple[Site, TestClient]) -> None:
     _site, client = site
     log_in(client, "bob")
     guest = client.get(f"/api/hosts/hyper1/guests/{GUEST}").json()
-    assert (guest["name"], guest["disks"][0]["target"]) == ("test", "vda")
+    assert (guest["name"], guest["disks"][0]["target"], guest["snapshots"]) == ("test", "vda", [])
     host = client.get("/api/hosts/hyper1").json()
     assert host["pools"][0]["name"] == "default-pool" and "xml" not in host["pools"][0]
     for path in ("hyper2", "hyper1/guests/x", f"hyper2/guests/{GUEST}", "..%2f..", f"hyper1/guests/{GUEST[:-1]}0"):

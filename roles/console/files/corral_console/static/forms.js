@@ -102,15 +102,17 @@ function choicesOf(argument, hosts = []) {
   return argument.live || [];
 }
 
-// Names of the disks that a guest writes; none until its host has answered.
-function useDisks(guest) {
-  const [disks, setDisks] = useState([]);
+const PARTS = ["disk", "snapshot"];
+
+// Names of the disks that a guest writes, and of its snapshots; none until its host has answered.
+function useParts(guest) {
+  const [parts, setParts] = useState({});
   useEffect(() => {
     if (!guest) return;
     const named = (found) => found.disks.filter((disk) => (disk.device || "disk") === "disk" && !disk.readonly).map((disk) => disk.name || disk.target);
-    ask(`/api/hosts/${encodeURIComponent(guest.host)}/guests/${guest.uuid}`).then((found) => setDisks(named(found)), () => null);
+    ask(`/api/hosts/${encodeURIComponent(guest.host)}/guests/${guest.uuid}`).then((found) => setParts({ disk: named(found), snapshot: found.snapshots }), () => null);
   }, []);
-  return disks;
+  return parts;
 }
 
 export function Field({ argument, form, set, problem, words, live, type }) {
@@ -121,7 +123,7 @@ export function Field({ argument, form, set, problem, words, live, type }) {
   const known = live || choicesOf(argument);
   const normal = argument.default === undefined || argument.default === null || argument.default === "" || typeof argument.default === "object" ? "" : ` (${argument.default === true ? "yes" : argument.default === false ? "no" : argument.default})`;
   let control = html`<input ...${common} type=${type || "text"} inputmode=${argument.type === "int" ? "numeric" : undefined} list=${known.length ? `${id}-list` : undefined} autocomplete="off" autocapitalize="none" spellcheck=${false} />`;
-  if (fixed) control = html`<select ...${common} onChange=${common.onInput}>${!argument.required && html`<option value="">${argument.object === "host" ? "Choose for me" : `As usual${normal}`}</option>`}${fixed.map((choice) => html`<option value=${choice}>${choice}</option>`)}</select>`;
+  if (fixed) control = html`<select ...${common} onChange=${common.onInput}><option value="" disabled=${argument.required}>${argument.required ? "Choose" : argument.object === "host" ? "Choose for me" : `As usual${normal}`}</option>${fixed.map((choice) => html`<option value=${choice}>${choice}</option>`)}</select>`;
   else if (structured(argument)) control = html`<textarea ...${common} rows="3" spellcheck=${false} placeholder="JSON"></textarea>`;
   return html`<div class=${`field${problem ? " wrong" : ""}`}><label for=${id}>${words?.label || named(argument.name)}${argument.required && html` <span class="quiet" aria-hidden="true">required</span>`}</label>${control}
     ${!fixed && known.length > 0 && html`<datalist id=${`${id}-list`}>${known.map((each) => html`<option value=${each}></option>`)}</datalist>`}
@@ -141,13 +143,16 @@ export function askFor(name, { guests = [], hosts = [] }) {
 // Actions that run without a question.
 export const quick = (name) => ["start", "resume", "pause", "undrain"].includes(name);
 
-const CHECKED = ["drain", "rebalance", "purge", "move_disk", ...VOLUMES];
+const CHECKED = ["drain", "rebalance", "purge", "move_disk", "snapshot", "revert", "delete_snapshot", ...VOLUMES];
+const CONFIRMS = "confirm_snapshot"; // optional for a check, which lists what is to be confirmed
 export const SURE = {
   shutdown: "The guest is asked to shut down.",
   reboot: "The guest is asked to reboot.",
   reset: "The guest is reset as by the button: what it has not written is lost.",
   force_off: "The guest is switched off as by pulling the plug: what it has not written is lost.",
   purge: "The guest is removed with its own disks. This cannot be undone.",
+  revert: "The disks and the definition of the guest become those of the snapshot. What it has written since is thrown away.",
+  delete_snapshot: "What the guest has written since is merged into its disks. The guest goes on as it is, and can no longer go back.",
   delete_volume: "The volume is deleted with its content, unless a guest uses it. This cannot be undone.",
 };
 
@@ -159,8 +164,8 @@ function ActionForm({ name, guests, hosts }) {
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const arguments_ = (action?.arguments || []).filter((argument) => !TAKEN.includes(argument.name));
-  const disks = useDisks(guests.length === 1 && arguments_.some((argument) => argument.object === "disk") ? guests[0] : null);
-  const choices = (argument) => (argument.object === "disk" ? disks : choicesOf(argument, hosts.length ? hosts : guests.map((guest) => guest.host)));
+  const parts = useParts(guests.length === 1 && arguments_.some((argument) => PARTS.includes(argument.object)) ? guests[0] : null);
+  const choices = (argument) => parts[argument.object] || choicesOf(argument, hosts.length ? hosts : guests.map((guest) => guest.host));
   const ready = valuesOf(arguments_, form);
   const complete = !Object.keys(ready.problems).length;
   const settled = useSettled(JSON.stringify(ready.values));
@@ -180,13 +185,14 @@ function ActionForm({ name, guests, hosts }) {
     }
     setBusy(false);
   };
-  const optional = arguments_.filter((argument) => !argument.required);
+  const first = arguments_.filter((argument) => argument.required || argument.name === CONFIRMS);
+  const optional = arguments_.filter((argument) => !first.includes(argument));
   const field = (argument) => html`<${Field} key=${argument.name} argument=${argument} form=${form} set=${setForm} problem=${problems[argument.name]} live=${choices(argument)} />`;
   const danger = action?.destructive;
   return html`<form onSubmit=${submit} novalidate><${DialogTitle}>${label(name)} ${guests.length ? namesOf(guests) : hosts.join(", ")}<//>
     <p>${SURE[name] || plain(action?.description || action?.label)}</p>
     ${guests.length > 1 && html`<p class="quiet">${guests.map((guest) => shown(guest.name)).join(", ")}</p>`}
-    ${arguments_.filter((argument) => argument.required).map(field)}
+    ${first.map(field)}
     ${optional.length > 0 && html`<details><summary>Options</summary>${optional.map(field)}</details>`}
     ${CHECKED.includes(name) && html`<${Check} check=${check} />`}
     ${phrase && html`<div class="field"><label for="typed">Type <b>${phrase}</b> to confirm</label><input id="typed" value=${typed} autocomplete="off" autocapitalize="none" onInput=${(event) => setTyped(event.target.value)} /></div>`}
