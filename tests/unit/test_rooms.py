@@ -686,8 +686,8 @@ BUDGETS_KIB |= {
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
     "virt_disk_move": 247,  # with what goes on in the background, and logical volumes
-    "virt_pool_drain": 253,
-    "virt_snapshot": 283,  # with all that is looked at before a file or a definition goes
+    "virt_pool_drain": 254,
+    "virt_snapshot": 284,  # with all that is looked at before a file or a definition goes
     "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 73,
