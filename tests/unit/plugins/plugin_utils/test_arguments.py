@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import actio
 ROOT = Path(__file__).parents[4]
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 TYPES = {"str", "int", "float", "bool", "list", "dict", "raw", "path"}
-KINDS = {"guest", "host", "image", "group", "pool", "volume", "disk", "AWX"}
+KINDS = {"guest", "host", "image", "group", "pool", "volume", "disk", "snapshot", "AWX"}
 STATES_SEEN = {"running", "paused", "crashed", "shutdown"}
 
 Given = dict[str, t.Any]
