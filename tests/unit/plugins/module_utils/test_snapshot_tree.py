@@ -99,9 +99,12 @@ def test_a_chain_may_be_a_thousand_deep() -> None:
 
 @pytest.fixture
 def domain() -> t.Iterator[t.Any]:
-    """A guest of libvirt's test driver."""
+    """A guest of libvirt's test driver, which all connections of a process share."""
     connection = libvirt.open("test:///default")
-    yield connection.lookupByName("test")
+    found = connection.lookupByName("test")
+    yield found
+    for one in found.listAllSnapshots():
+        one.delete()
     connection.close()
 
 
