@@ -219,11 +219,11 @@ def _of_the_disks(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[Virt
 
 def _of_the_room(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
     spec, needed = scene.spec, dict[str, int]()
-    for disk in disks:
-        place = spec.directory or os.path.dirname(str(disk.path))
+    places = [spec.directory or os.path.dirname(str(disk.path)) for disk in disks]
+    for place in places:
         needed[place] = needed.get(place, 0) + _ROOM_BYTES
-    if spec.memory and needed:
-        needed[next(iter(needed))] += scene.host.memory_bytes(scene.xml)
+    if spec.memory and places:
+        needed[places[0]] += scene.host.memory_bytes(scene.xml)
     for place, least in needed.items():
         if not scene.host.exists(place):
             yield Refused(f"{_cannot(scene)}: there is no directory {place}; create it")
