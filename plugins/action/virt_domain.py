@@ -86,10 +86,14 @@ class ActionModule(UntrustedAction):
         if not asked:
             return {}
         planned = self._planned(module_args=arguments, task_vars=task_vars)
+        if planned.get("failed"):
+            raise AnsibleActionFail(f"nothing was changed, and there is no snapshot before: {planned.get('msg')}")
         changed = {one.get("name") for one in planned.get("results", [planned]) if one.get("changed")}
         uri = {"uri": arguments["uri"]} if arguments.get("uri") else {}
         known = self._execute_module("corral.virt.virt_state_info", module_args=uri, task_vars=task_vars)
-        there = {domain["name"] for domain in known.get("domains", ())}
+        if known.get("failed"):
+            raise AnsibleActionFail(f"nothing was changed, as there is no snapshot before: {known.get('msg')}")
+        there = {domain["name"] for domain in known["domains"]}
         changing = [name for name in asked if name in changed & there]
         if not changing:
             return {}

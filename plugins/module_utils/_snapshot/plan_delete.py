@@ -104,12 +104,15 @@ def _external(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) -
     entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid)
     lost = {disk.overlay for disk in snapshot.disks if disk.target not in scene.disks()}
     used = needed(scene, snapshot.name, merged := [one.overlay for one in merging])
-    others = [*(one.files for one in scene.entries), *(one.files for one in scene.tree.lineage())]
-    waste = (path for files in others for path in files if path not in used)
-    known = dict.fromkeys((*merged, *snapshot.files, *entry.files, *waste))
-    files = tuple(path for path in known if path not in lost)
+    own = [path for path in dict.fromkeys((*merged, *snapshot.files, *entry.files)) if path not in lost]
+    # what the guest wrote to before it went back to a snapshot
+    left = (disk.overlay for one in scene.tree.lineage() for disk in one.disks if disk.overlay and disk.reverted)
+    recorded = (path for one in scene.entries for path in one.files)
+    waste = [path for path in dict.fromkeys((*left, *recorded)) if path not in used and path not in own]
+    files = (*own, *waste)
     entry = dataclasses.replace(entry, phase=SnapshotRecord.DELETING, files=files)
     copies = tuple(copy for _path, copy in entry.copies)
+    gone, kept_h = above_first(scene, (*files, *copies)), scene.spec.keep_reverted_h
     moved = {one.overlay: (one.base.path, one.base.format) for one in merging}
     return [
         RecordSnapshot(*whose, entry),
@@ -117,7 +120,7 @@ def _external(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) -
         *_defined(scene, merging, moved),
         *_redefined(scene, snapshot, entry, moved),
         DropSnapshot(*whose, snapshot.created_s),
-        *disposals(scene, above_first(scene, (*files, *copies))),
+        *(step for path in gone for step in disposals(scene, [path], keep_h=kept_h if path in waste else 0)),
         ForgetSnapshot(*whose, (*files, *copies)),
     ]
 

@@ -248,7 +248,10 @@ class _Work:
             yield
         except VirtError as error:
             domain = libvirt_query.by_uuid(self.connection, found.uuid)
-            if not found.active or self.spec.state != "reverted" or domain.isActive():
+            if not found.active or self.spec.state != "reverted":
+                raise
+            if domain.isActive():
+                self._disarm()
                 raise
             libvirt_snapshot.start(self.connection, found.uuid, found.name)
             self._disarm()
