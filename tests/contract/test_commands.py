@@ -295,6 +295,26 @@ def test_a_disk_in_another_pool_than_its_description_names_is_told(tmp_path: Pat
         assert bool(told["steps"]) == moves and (not moves or f"{tmp_path}/fast/db1-data.qcow2" in told["steps"][0])
 
 
+def test_without_the_snapshot_that_is_asked_for_before_nothing_changes(tmp_path: Path) -> None:
+    play, uri = Play(tmp_path), f"test://{tmp_path}/hyper1.xml"
+    with_pools(tmp_path)
+    play.hosts(hyper={"hyper1": {}})
+    wanted = {"name": "db1", "uri": uri, "allow_duplicates": True, "snapshot": "before"}
+
+    def told(**more: t.Any) -> dict[str, t.Any]:
+        task = {"corral.virt.virt_domain": {**wanted, **more}, "register": "told", "ignore_errors": True}
+        return play.run(task, options=["--check"])["hyper1"]
+
+    made = told(title="new")
+    assert (
+        made["steps"][1] == f"take snapshot {made['snapshot']} of db1 (external)" and "define db1" in made["steps"][-1]
+    )
+    same, invalid = told(), told(title="new", vcpus="many")
+    assert not same.get("failed") and not same["changed"] and "snapshot" not in same
+    assert invalid["failed"] and "there is no snapshot before: " in invalid["msg"] and "many" in invalid["msg"]
+    assert "removed has none" in told(state="absent")["msg"]
+
+
 def test_check_mode_tells_the_same(commands: Commands) -> None:
     assert "h1 start web2 h2 db1 is already in that state" in commands.do("start", "--check", guest="web2,db1")
     assert commands.code == 0
