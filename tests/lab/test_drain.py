@@ -91,13 +91,15 @@ def test_roles_set_up_hypervisors_one_after_another_and_guests_are_not_placed_so
 
 
 def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None:
-    lab.on("hyper1", "virsh snapshot-create-as kept before")
+    # A checkpoint stays where it is; a snapshot goes with its guest.
+    lab.on("hyper1", "virsh start kept && virsh checkpoint-create-as kept before && virsh destroy kept")
+    lab.on("hyper1", "virsh snapshot-create-as off before --disk-only")
     before = world(lab)
     output = book(lab, "drain", "-e host=hyper1 --check", ok=False)
     assert (
         "These guests stay on hyper1" in output
         and "kept: cannot migrate kept to" in output
-        and "keeps snapshots of it" in output
+        and "keeps checkpoints of it" in output
     )
     assert not [name for name in LEAVING - {"kept"} if f"{name}: cannot" in output]
     assert world(lab) == before
@@ -140,6 +142,9 @@ def test_all_but_one_leave(lab: Hypervisors) -> None:
     now = guests(lab)
     assert now["hyper1"] == {"kept"} and now["hyper2"] | now["hyper3"] == LEAVING - {"kept"} | {"web2"}
     assert not now["hyper2"] & now["hyper3"] and "web1" in now["hyper3"]
+    (its_host,) = (host for host in HOSTS if "off" in now[host])
+    assert lab.on(its_host, "virsh snapshot-list off --name").split() == ["before"]
+    lab.on(its_host, f"test -e {IMAGES}/off-system.before && virsh snapshot-dumpxml off before >/dev/null")
     for host in ("hyper2", "hyper3"):
         names = now[host] - {"web2"}
         running = set(lab.on(host, "virsh list --name --state-running").split())
@@ -151,7 +156,7 @@ def test_all_but_one_leave(lab: Hypervisors) -> None:
 
 
 def test_the_last_leaves_and_then_nothing_changes(lab: Hypervisors) -> None:
-    lab.on("hyper1", "virsh snapshot-delete kept before")
+    lab.on("hyper1", "virsh checkpoint-delete kept before --metadata")
     book(lab, "drain", "-e host=hyper1 -e reason=fan")
     assert guests(lab)["hyper1"] == set()
     before = world(lab)
@@ -180,13 +185,13 @@ def test_rebalance_shows_its_plan_and_does_it(lab: Hypervisors) -> None:
     planned = re.findall(r"^(\w+) +(hyper\d) -> (hyper\d)", book(lab, "rebalance", "--check"), re.M)
     assert planned and all(dest == "hyper1" for _guest, _source, dest in planned)
     assert world(lab) == before
-    fixed, source, _dest = planned[0]
-    lab.on(source, f"virsh snapshot-create-as {fixed} before")
+    fixed, source, _dest = next(move for move in planned if move[0] not in OFF)
+    lab.on(source, f"virsh checkpoint-create-as {fixed} before")
     output = re.sub(r"\s+", " ", book(lab, "rebalance", "-e max_moves=2"))
-    lab.on(source, f"virsh snapshot-delete {fixed} before")
+    lab.on(source, f"virsh checkpoint-delete {fixed} before")
     assert (
         "the plan leaves them where they are" in output
-        and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps snapshots of it" in output
+        and f"{fixed}: cannot migrate {fixed} to hyper1: libvirt keeps checkpoints of it" in output
     )
     instead = re.findall(r"(\w+) hyper\d -> hyper1 ", output.rpartition(" gain MiB ")[2])
     now = guests(lab)
