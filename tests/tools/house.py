@@ -31,6 +31,7 @@ FLOORS = (
     "_guest",
     "_disk_move",
     "_snapshot",
+    "_backup",
     "_migration",
     "_placement",
 )

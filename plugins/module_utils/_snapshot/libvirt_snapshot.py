@@ -24,7 +24,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_blockjob import watched_end
 
-__all__ = ["check_created", "document", "drop", "merge", "redefine", "revert", "start", "stop", "take"]
+__all__ = ["check_created", "document", "drop", "freeze", "merge", "redefine", "revert", "start", "stop", "take"]
 
 _AGENT_S = 5  # an agent that is silent for so long does not answer
 _LOOK_S = 0.5
@@ -47,28 +47,28 @@ def take(connection: Connection, step: TakeSnapshot, arm: t.Callable[[], None]) 
         flags |= memory if step.memory else disks
     frozen, since, note = contextlib.ExitStack(), 0.0, None
     if step.quiesce:
-        since, note = _frozen(domain, step, frozen, arm)
+        since, note = freeze(domain, step.what, frozen, arm, required=step.required)
     with frozen, explained(f"take snapshot {step.name} of", step.guest):
         domain.snapshotCreateXML(step.xml, flags)
     quiesced = step.quiesce and not note
     return (round(time.monotonic() - since, 3) if quiesced else None), note
 
 
-def _frozen(
-    domain: t.Any, step: TakeSnapshot, frozen: contextlib.ExitStack, arm: t.Callable[[], None]
+def freeze(
+    domain: t.Any, what: str, frozen: contextlib.ExitStack, arm: t.Callable[[], None], *, required: bool
 ) -> tuple[float, Note | None]:
     """Freeze the guest's filesystems until the stack is closed: since when; a note if they are not, and need not be."""
     since = time.monotonic()
     try:
         arm()
         since = time.monotonic()
-        with explained("freeze the filesystems of", step.guest):
+        with explained("freeze the filesystems of", domain.name()):
             domain.agentSetResponseTimeout(_AGENT_S)
             domain.fsFreeze()
     except VirtError as error:
-        if step.required:
-            raise Failed(f"{error}; the snapshot was not taken; see to its agent, or use quiesce: auto") from error
-        return since, Note(f"snapshot {step.name} is like a disk after a power cut: {error}")
+        if required:
+            raise Failed(f"{error}; {what} was not taken; see to its agent, or use quiesce: auto") from error
+        return since, Note(f"{what} is like a disk after a power cut: {error}")
     frozen.callback(_thaw, domain)
     return since, None
 

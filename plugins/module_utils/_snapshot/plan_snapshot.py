@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems
+from ansible_collections.corral.virt.plugins.module_utils._core.retention import keep_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import check_existing_name, check_name
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import check_limits
@@ -40,7 +41,6 @@ __all__ = [
     "another_run",
     "checked",
     "disposals",
-    "expired",
     "leftovers",
     "needed",
     "overlay_now",
@@ -50,7 +50,6 @@ __all__ = [
     "unpooled",
 ]
 
-_PERIODS = {"hourly": "%Y%m%d%H", "daily": "%Y%m%d", "weekly": "%G-%V", "monthly": "%Y%m"}
 _MOST_KEPT_H = 8760  # a year
 
 
@@ -285,22 +284,6 @@ def time_name(now_s: int) -> str:
     return f"corral-{moment:%Y%m%dT%H%M%SZ}"
 
 
-def expired(found: t.Sequence[Snapshot], keep: t.Mapping[str, int]) -> list[str]:
-    """The names of those snapshots whose time is over, the oldest first.
-
-    The newest of each hour, day, ISO week and month (UTC) counts, of as many of them as are kept.
-    """
-    newest_first = sorted(found, key=lambda one: (one.created_s, one.name), reverse=True)
-    kept: set[str] = {one.name for one in newest_first[:1]}
-    for period, count in keep.items():
-        first_of: dict[str, str] = {}
-        for one in newest_first:
-            moment = datetime.datetime.fromtimestamp(one.created_s, datetime.timezone.utc)
-            first_of.setdefault(moment.strftime(_PERIODS[period]), one.name)
-        kept.update(list(first_of.values())[:count])
-    return [one.name for one in reversed(newest_first) if one.name not in kept]
-
-
 def another_run(guest: str) -> str:
     """The error for a run that finds another one at work on the guest."""
     return (
@@ -352,9 +335,8 @@ def _names(params: t.Mapping[str, t.Any], problems: Problems) -> t.Iterator[str]
 def _keeping(params: t.Mapping[str, t.Any], keep: t.Mapping[str, int]) -> t.Iterator[str]:
     if params["keep"] is not None and params["name"] is not None:
         yield "keep: counts only snapshots that are named by their time; omit name"
-    if params["keep"] is not None and not any(keep.values()):
-        yield "keep: must keep at least one; set one of hourly, daily, weekly and monthly to 1 or more"
-    yield from (f"keep.{period}: must not be negative, as {count} is" for period, count in keep.items() if count < 0)
+    if params["keep"] is not None:
+        yield from keep_problems(keep)
     if not 0 <= params["keep_reverted_h"] <= _MOST_KEPT_H:
         yield f"keep_reverted_h: must be from 0 to {_MOST_KEPT_H}, not {params['keep_reverted_h']}"
     if params["at_once"] < 1:

@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
@@ -117,7 +118,7 @@ def _of_guest(connection: t.Any, spec: SnapshotSpec, params: t.Mapping[str, t.An
 def _prune(work: _Work, gate: Gate, result: dict[str, t.Any]) -> None:
     """Delete the scheduled snapshots whose time is over, the oldest first."""
     spec = work.spec
-    for name in plan_snapshot.expired(work.scheduled(), spec.keep):
+    for name in expired(work.scheduled(), spec.keep):
         one = _Work(work.connection, dataclasses.replace(spec, name=name, state="absent"), work.params, work.tell)
         try:
             made, told = one.converge(gate)

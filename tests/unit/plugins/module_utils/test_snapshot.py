@@ -7,6 +7,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
@@ -483,7 +484,7 @@ HOUR, DAY = 3600, 86400
 def test_how_long_scheduled_ones_are_kept(ages_s: list[int], keep: dict[str, int], left: list[int]) -> None:
     noon = 1_795_867_200 + 30 * 60
     found = [Snapshot(f"at-{age}", noon - age) for age in ages_s]
-    gone = plan_snapshot.expired(found, keep)
+    gone = expired(found, keep)
     assert [age for age in ages_s if f"at-{age}" not in gone] == left
     assert plan_snapshot.time_name(0) == "corral-19700101T000000Z"
 

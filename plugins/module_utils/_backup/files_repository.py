@@ -1,0 +1,239 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Read and write a repository of backups: a directory of this machine.
+
+QEMU's user passes through its folders, and lists none of them; only root reads what is in a finished point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import stat
+import typing as t
+import uuid as uuids
+
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    MANIFEST,
+    MARKER,
+    PART,
+    VERSION,
+    BackupPoint,
+    BrokenPoint,
+    Repository,
+    RepositoryFacts,
+    manifest,
+    read_manifest,
+)
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
+from ansible_collections.corral.virt.plugins.module_utils._system import durable
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+
+__all__ = [
+    "begin",
+    "create",
+    "delete",
+    "digest",
+    "discard",
+    "finish",
+    "folder",
+    "look",
+    "read",
+    "read_text",
+    "write_text",
+]
+
+_PASS, _OWN = 0o711, 0o700
+_PIECE = 1024 * 1024
+_REMOVED = ".removed"  # ending of a folder whose deletion has begun
+
+
+def look(path: str) -> RepositoryFacts:
+    """What is at the path; raises Failed."""
+    with _failing(f"look at repository {path}", path):
+        try:
+            names, content = os.listdir(path), None
+        except (FileNotFoundError, NotADirectoryError):
+            return RepositoryFacts(False)
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(path, MARKER), encoding="utf-8") as stream:
+            content = stream.read()
+        others = () if content is not None else tuple(sorted(set(names) - {"lost+found"}))
+        return RepositoryFacts(True, content, others, _closed(path), os.stat(path).st_dev)
+
+
+def _closed(path: str) -> str | None:
+    way, here = [], os.path.realpath(path)
+    while here != os.path.dirname(here):
+        way.append(here)
+        here = os.path.dirname(here)
+    return next((one for one in reversed(way) if not os.stat(one).st_mode & stat.S_IXOTH), None)
+
+
+def create(path: str) -> None:
+    """Mark a directory as a repository."""
+    with _failing(f"create repository {path}", path):
+        os.chmod(path, os.stat(path).st_mode | _PASS)
+        text = json.dumps({"version": VERSION, "id": str(uuids.uuid4())}) + "\n"
+        write_text(os.path.join(path, MARKER), text)
+
+
+def write_text(path: str, content: str) -> None:
+    """Write a file that only root reads: all of it, or nothing."""
+    with open(os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as out:
+        out.write(content)
+    durable.replace(path + ".new", path)
+
+
+def read_text(path: str) -> str:
+    """The content of a file of a point; raises Failed."""
+    with _failing(f"read {path}", path), open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def folder(repository: str, point: BackupPoint, *, part: bool = False) -> str:
+    """The folder of a point."""
+    return os.path.join(repository, point.uuid, point.id + (PART if part else ""))
+
+
+def read(path: str, marker: str, guests: t.Collection[str] | None = None) -> Repository:
+    """The repository, of the guests with these UUIDs, or of all; raises Failed."""
+    points, broken, unfinished = list[BackupPoint](), list[BrokenPoint](), list[BackupPoint]()
+    with _failing(f"read repository {path}", path):
+        for uuid in sorted(name for name in os.listdir(path) if _is_uuid(name)):
+            if guests is not None and uuid not in guests:
+                continue
+            for name in sorted(os.listdir(os.path.join(path, uuid))):
+                place = os.path.join(path, uuid, name)
+                if name.endswith(_REMOVED) or not os.path.isdir(place):
+                    continue
+                found = _point(place, name)
+                if not isinstance(found, BackupPoint):
+                    broken.append(BrokenPoint(name, uuid, found))
+                elif name.endswith(PART):
+                    unfinished.append(found)
+                else:
+                    points.append(found)
+    points.sort(key=lambda point: (point.created_s, point.id))
+    return Repository(json.loads(marker)["id"], tuple(points), tuple(broken), tuple(unfinished))
+
+
+def _is_uuid(name: str) -> bool:
+    try:
+        return str(uuids.UUID(name)) == name
+    except ValueError:
+        return False
+
+
+def _point(place: str, name: str) -> BackupPoint | str:
+    try:
+        with open(os.path.join(place, MANIFEST), encoding="utf-8") as stream:
+            found = read_manifest(stream.read(), name)
+    except (FileNotFoundError, UnicodeDecodeError):
+        return "it has no manifest"
+    if isinstance(found, BackupPoint) and not name.endswith(PART):
+        for disk in found.disks:
+            try:
+                size = os.stat(os.path.join(place, disk.file)).st_size
+            except FileNotFoundError:
+                return f"its file {disk.file} is missing"
+            if size != disk.stored_bytes:
+                return f"its file {disk.file} has {size} bytes instead of {disk.stored_bytes}"
+    return found
+
+
+def begin(repository: str, point: BackupPoint, definition: t.Mapping[str, str]) -> str:
+    """Create the folder of a point that is being made, with these texts in it; returns its path."""
+    place = folder(repository, point, part=True)
+    with _failing(f"create {place}", place):
+        os.makedirs(os.path.dirname(place), mode=_PASS, exist_ok=True)
+        os.mkdir(place, _PASS)
+        for path in (os.path.dirname(place), place):
+            os.chmod(path, _PASS)
+        for name, text in definition.items():
+            write_text(os.path.join(place, name), text)
+        write_text(os.path.join(place, MANIFEST), manifest(point))
+        for path in (place, os.path.dirname(place), repository):
+            durable.fsync(path)
+    return place
+
+
+def finish(
+    repository: str, point: BackupPoint, flatten: t.Collection[str], told: t.Callable[[int, int], None]
+) -> BackupPoint:
+    """Chain the files of a point, or make those to `flatten` whole, write its manifest, and give its folder the final
+    name; the point with sizes and checksums.
+    """
+    place = folder(repository, point, part=True)
+    with _failing(f"finish backup {point.id}", place):
+        disks, done = [], 0
+        total = sum(os.stat(os.path.join(place, disk.file)).st_size for disk in point.disks)
+        for planned in point.disks:
+            disk = planned
+            path = os.path.join(place, disk.file)
+            if disk.parent:
+                files_qemu_img.repoint(path, os.path.join("..", disk.parent, disk.file), "qcow2")
+            if disk.target in flatten:
+                files_qemu_img.convert(path, path + ".whole", from_format="qcow2", to_format="qcow2")
+                durable.replace(path + ".whole", path)
+                disk = dataclasses.replace(disk, parent=None, reason="all, made whole in the repository")
+            size = os.stat(path).st_size
+            found = digest(path, lambda read, at=done: told(at + read, total))  # type: ignore[misc]
+            done += size
+            disks.append(dataclasses.replace(disk, stored_bytes=size, sha256=found))
+            os.chown(path, 0, 0)
+            os.chmod(path, 0o400)
+            durable.fsync(path)
+        names = sorted(set(os.listdir(place)) - {disk.file for disk in disks} - {MANIFEST})
+        files = tuple((name, digest(os.path.join(place, name))) for name in names)
+        whole = dataclasses.replace(point, disks=tuple(disks), files=files)
+        write_text(os.path.join(place, MANIFEST), manifest(whole))
+        os.chmod(place, _OWN)
+        durable.replace(place, folder(repository, point))
+    return whole
+
+
+def digest(path: str, told: t.Callable[[int], None] | None = None) -> str:
+    """The SHA-256 of a file."""
+    found, read = hashlib.sha256(), 0
+    with open(path, "rb") as stream:
+        while piece := stream.read(_PIECE):
+            found.update(piece)
+            read += len(piece)
+            if told:
+                told(read)
+    return found.hexdigest()
+
+
+def discard(repository: str, uuid: str, ident: str) -> None:
+    """Delete the folder of a point that was not finished."""
+    _remove(os.path.join(repository, uuid, ident + PART))
+
+
+def delete(repository: str, point: BackupPoint) -> None:
+    """Delete a point: first its name, so that a half of it is never taken for the whole."""
+    _remove(folder(repository, point))
+
+
+def _remove(place: str) -> None:
+    above = os.path.dirname(place)
+    with _failing(f"delete {place}", place):
+        os.rename(place, place + _REMOVED)
+        durable.fsync(above)
+        for name in os.listdir(above):  # with those whose deletion was interrupted
+            if name.endswith(_REMOVED):
+                shutil.rmtree(os.path.join(above, name))
+
+
+@contextlib.contextmanager
+def _failing(what: str, path: str) -> t.Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Failed(f"cannot {what}: {error.strerror}; {remedy(error, path)}") from error

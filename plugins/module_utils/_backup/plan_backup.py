@@ -1,0 +1,551 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how a guest is backed up: all of a disk or its changes, what is deleted, and what must not be so. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os.path
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    MARKER,
+    PART,
+    VERSION,
+    BackupDisk,
+    BackupPoint,
+    Repository,
+    RepositoryFacts,
+    chains,
+    children,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
+    CopyDisk,
+    CreateRepository,
+    DeletePoint,
+    DiscardPart,
+    DropCheckpoint,
+    FinishPoint,
+    PushDisks,
+    RedefineCheckpoint,
+    StartPoint,
+)
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems, refuse_all
+from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired, keep_problems
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, has_agent
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+
+__all__ = [
+    "BackupHost",
+    "BackupPlan",
+    "BackupScene",
+    "BackupSpec",
+    "Checkpoint",
+    "another_run",
+    "check_part",
+    "check_same_checkpoint",
+    "check_same_point",
+    "check_unwritten",
+    "checked",
+    "checked_repository",
+    "plan",
+    "point_id",
+    "repair",
+    "scene",
+]
+
+_MOST = 2**31 - 1
+_PREFIX = "corral-"  # of the names of checkpoints
+_SPARE_BYTES = 64 * 1024**2
+
+
+@dataclasses.dataclass(frozen=True)
+class BackupSpec:
+    """What is asked for, of each of the guests."""
+
+    guest: str
+    repository: str
+    point: str | None = None  # to delete
+    quiesce: str = "auto"
+    increments: int = 30
+    keep: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+class Checkpoint(t.NamedTuple):
+    """A checkpoint of libvirt's."""
+
+    name: str
+    repository: str | None  # the ID of ours that it belongs to; None: somebody else's
+    sizes: t.Mapping[str, int] = {}  # bytes that were written since, of disks with a usable bitmap
+
+
+class BackupHost(t.Protocol):
+    """The host of the guest, with the repository; files are those of this machine."""
+
+    def guest(self, name: str) -> FoundGuest | None:
+        """The guest."""
+
+    def facts(self, path: str) -> RepositoryFacts:
+        """What is at the path of the repository."""
+
+    def repository(self, path: str) -> Repository:
+        """The repository, with the points of all guests."""
+
+    def disks(self, xml: str) -> list[GuestDisk]:
+        """The disks of a definition."""
+
+    def kept(self, uuid: str) -> tuple[str, ...]:
+        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
+
+    def checkpoints(self, uuid: str) -> list[Checkpoint]:
+        """The checkpoints that libvirt knows."""
+
+    def backup_job(self, uuid: str) -> tuple[str, ...] | None:
+        """The files that a running backup writes; None if there is none."""
+
+    def job(self, uuid: str, target: str) -> str | None:
+        """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
+
+    def size_bytes(self, uuid: str, disk: GuestDisk) -> int:
+        """The size of a disk, as the guest sees it."""
+
+    def file_facts(self, path: str) -> tuple[int, int, int]:
+        """Inode, time of the last write in ns, and filesystem of a file; zeros if there is none."""
+
+    def flat_bytes(self, disk: GuestDisk) -> int:
+        """About the bytes that all of a disk takes."""
+
+    def backed_states(self, xml: str, uuid: str) -> tuple[tuple[str, str], ...]:
+        """Its UEFI variables, the directory with the state of its TPM, and its seed, where they exist, each with the
+        name of its copy.
+        """
+
+    def free_in(self, directory: str) -> int:
+        """Bytes that are free in a directory."""
+
+    def host_uuid(self) -> str:
+        """The UUID of the host."""
+
+    def token(self) -> str:
+        """A random word."""
+
+    def now_s(self) -> int:
+        """The time of the host, in seconds since the epoch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BackupPlan(Plan[GuestStep]):
+    """What is done about the backups of one guest."""
+
+    point: BackupPoint | None = None  # the new one
+    bytes_expected: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class BackupScene:
+    """One guest with what is asked for, and its repository."""
+
+    spec: BackupSpec
+    found: FoundGuest
+    repository: Repository
+    is_new: bool
+    host: BackupHost
+    assumed: frozenset[str] = frozenset()  # checkpoints that a real run lets libvirt know again first
+
+    @property
+    def xml(self) -> str:
+        """The definition of the running guest, or the stored one."""
+        return self.found.live_xml or self.found.xml
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """Name and UUID, with which each step begins."""
+        return self.found.name, self.found.uuid
+
+    @property
+    def points(self) -> list[BackupPoint]:
+        """Its points, oldest first."""
+        return self.repository.of(self.found.uuid)
+
+    @property
+    def base(self) -> BackupPoint | None:
+        """The newest point from which on changes were noted."""
+        return next((point for point in reversed(self.points) if point.checkpoint), None)
+
+    @property
+    def own_checkpoints(self) -> list[Checkpoint]:
+        """Checkpoints of libvirt's that belong to this repository."""
+        found = self.host.checkpoints(self.found.uuid)
+        return [one for one in found if one.repository == self.repository.id and self.repository.id]
+
+
+def scene(spec: BackupSpec, host: BackupHost, assumed: t.Collection[str] = ()) -> BackupScene:
+    """The guest with its repository; raises NotFound, or Refused if the path is no repository."""
+    found = host.guest(spec.guest)
+    if found is None:
+        raise NotFound(f"cannot back up {spec.guest}: there is no such guest here; {WHERE_IT_IS}")
+    is_new = checked_repository(spec.repository, host.facts(spec.repository), f"cannot back up {spec.guest}", new=True)
+    repository = Repository("") if is_new else host.repository(spec.repository)
+    return BackupScene(spec, found, repository, is_new, host, frozenset(assumed))
+
+
+def checked_repository(path: str, facts: RepositoryFacts, cannot: str, *, new: bool = False) -> bool:
+    """True if the directory is empty and may become a repository (`new`); raises Refused if it is none."""
+    if not facts.is_directory:
+        raise Refused(
+            f"{cannot}: there is no directory {path}; create it, or mount the filesystem that holds it: backups never "
+            "go to a directory that this module has made"
+        )
+    if facts.marker is None:
+        if facts.others or not new:
+            more = f" and has other files ({', '.join(facts.others[:3])})" if facts.others else ""
+            raise Refused(
+                f"{cannot}: {path} is no repository of backups: it has no {MARKER}{more}; mount the filesystem that "
+                "holds the repository, or use an empty directory"
+            )
+    elif not _is_ours(facts.marker):
+        raise Refused(
+            f"{cannot}: {os.path.join(path, MARKER)} was not written by this version of the collection; use the "
+            "version that has written it"
+        )
+    if new and facts.closed and not (facts.marker is None and facts.closed == os.path.realpath(path)):
+        raise Refused(
+            f"{cannot}: QEMU's user cannot pass through {facts.closed} to {path}; let it "
+            f"({shlex.join(['chmod', 'o+x', facts.closed])}), which lets nobody list or read what is there"
+        )
+    return facts.marker is None
+
+
+def _is_ours(marker: str) -> bool:
+    try:
+        told = json.loads(marker)
+        return bool(told["version"] == VERSION and told["id"])
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+def repair(scene: BackupScene) -> BackupPlan:
+    """The steps that finish or remove what interrupted runs left; a point whose job still runs is finished."""
+    host, uuid = scene.host, scene.found.uuid
+    unfinished = [point for point in scene.repository.unfinished if point.uuid == uuid]
+    broken = [one for one in scene.repository.broken if one.uuid == uuid and one.id.endswith(PART)]
+    job = host.backup_job(uuid)
+    steps: list[GuestStep] = []
+    going = _going(scene, unfinished, job) if job is not None else None
+    if going:
+        targets = tuple(disk.target for disk in host.disks(scene.xml))
+        steps += [PushDisks(*scene.whose, going, targets, goes_on=True), FinishPoint(*scene.whose, going)]
+    known = {one.name for one in scene.own_checkpoints}
+    for one in scene.own_checkpoints if scene.found.active else ():
+        if one.name not in _needed(scene, going):
+            steps.append(DropCheckpoint(*scene.whose, one.name, scene.repository.id))
+    idents = [point.id for point in unfinished if point != going] + [one.id[: -len(PART)] for one in broken]
+    steps += [DiscardPart(*scene.whose, ident) for ident in idents]
+    base = scene.base
+    if base and base.checkpoint and base.checkpoint not in known and scene.found.active and not going:
+        steps.append(RedefineCheckpoint(*scene.whose, base.checkpoint, base.id))
+    return BackupPlan(tuple(steps))
+
+
+def _needed(scene: BackupScene, going: BackupPoint | None) -> set[str]:
+    """Names of the checkpoints of this repository from which the next backup can go on."""
+    points = [point for point in (scene.base, going) if point]
+    return {str(point.checkpoint) for point in points}
+
+
+def _going(scene: BackupScene, unfinished: t.Sequence[BackupPoint], job: tuple[str, ...]) -> BackupPoint | None:
+    """The unfinished point whose files the running job writes; raises Refused if the job is somebody else's."""
+    for point in unfinished:
+        place = os.path.join(scene.spec.repository, point.uuid, point.id + PART)
+        if job and all(os.path.dirname(path) == place for path in job):
+            return point
+    stop = shlex.join(["virsh", "domjobabort", scene.found.name])
+    raise Refused(
+        f"cannot back up {scene.found.name}: another backup of it is running ({', '.join(job) or 'in pull mode'}); "
+        f"wait for its end, or abort it ({stop})"
+    )
+
+
+def plan(scene: BackupScene) -> BackupPlan:
+    """The plan of a new point, or of deleting one; raises all refusals at once."""
+    if scene.spec.point is not None:
+        return _deletion(scene, scene.spec.point)
+    disks = [disk for disk in scene.host.disks(scene.xml) if disk.written]
+    refuse_all([*_of_the_guest(scene, disks), *_of_the_disks(scene, disks)])
+    first = [CreateRepository(*scene.whose, scene.spec.repository)] if scene.is_new else []
+    made = _live(scene, disks) if scene.found.active else _off(scene, disks)
+    if made.point is None:
+        return dataclasses.replace(made, steps=(*made.steps, *_pruning(scene, None)))
+    free = scene.host.free_in(scene.spec.repository)
+    if free < made.bytes_expected + _SPARE_BYTES:
+        raise Refused(
+            f"{_cannot(scene)}: {scene.spec.repository} has {bytes_text(free)} free, and it needs about "
+            f"{bytes_text(made.bytes_expected + _SPARE_BYTES)}; make room, or keep less (keep)"
+        )
+    notes = (*made.notes, *_notes(scene, made.point, disks))
+    return dataclasses.replace(made, steps=(*first, *made.steps, *_pruning(scene, made.point)), notes=notes)
+
+
+def point_id(now_s: int, token: str) -> str:
+    """The ID of a new point."""
+    moment = datetime.datetime.fromtimestamp(now_s, datetime.timezone.utc)
+    return f"{moment:%Y%m%dT%H%M%SZ}-{token}"
+
+
+def _cannot(scene: BackupScene) -> str:
+    return f"cannot back up {scene.found.name}"
+
+
+def _new_point(scene: BackupScene, disks: t.Iterable[BackupDisk]) -> BackupPoint:
+    host, found = scene.host, scene.found
+    newest = max((point.created_s for point in scene.points), default=0)
+    now_s = max(host.now_s(), newest + 1)  # a clock that went back must not change their order
+    states = tuple(host.backed_states(found.xml, found.uuid))
+    ident = point_id(now_s, host.token())
+    return BackupPoint(
+        ident, found.name, found.uuid, now_s, host.host_uuid(), tuple(disks), running=found.active, states=states
+    )
+
+
+def _live(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
+    """Of a running guest: QEMU copies."""
+    host, base = scene.host, scene.base
+    sizes = next((one.sizes for one in scene.own_checkpoints if base and one.name == base.checkpoint), {})
+    depths = chains(scene.points)
+    made, expected, flatten = list[BackupDisk](), 0, list[str]()
+    for disk in disks:
+        one, reason = _backup_disk(scene, disk), _why_all(scene, disk, sizes)
+        if not reason and base:
+            one = dataclasses.replace(one, parent=base.id)
+            expected += sizes.get(disk.target, 0)
+            if depths.get((base.id, disk.target), 0) + 1 > scene.spec.increments:
+                flatten.append(disk.target)
+                expected += host.flat_bytes(disk)
+        else:
+            one = dataclasses.replace(one, reason=reason)
+            expected += host.flat_bytes(disk)
+        made.append(one)
+    bitmaps = tuple(disk.target for disk in disks if disk.format == "qcow2")
+    point = _new_point(scene, made)
+    point = dataclasses.replace(point, checkpoint=_PREFIX + point.id if bitmaps else None)
+    agent = scene.spec.quiesce != "never" and has_agent(scene.xml)
+    push = PushDisks(
+        *scene.whose,
+        point,
+        tuple(disk.target for disk in host.disks(scene.xml)),
+        bitmaps,
+        base.checkpoint if base and any(disk.parent for disk in made) else None,
+        expected,
+        quiesce=agent,
+        required=scene.spec.quiesce == "required",
+    )
+    gone = [
+        DropCheckpoint(*scene.whose, one.name, scene.repository.id)
+        for one in scene.own_checkpoints
+        if base and one.name == base.checkpoint
+    ]
+    steps = (StartPoint(*scene.whose, point), push, FinishPoint(*scene.whose, point, tuple(flatten)), *gone)
+    return BackupPlan(steps, point=point, bytes_expected=expected)
+
+
+def _backup_disk(scene: BackupScene, disk: GuestDisk) -> BackupDisk:
+    inode, written_ns, _device = scene.host.file_facts(disk.path or "")
+    size = scene.host.size_bytes(scene.found.uuid, disk)
+    return BackupDisk(disk.target, size, disk.path or "", disk.format, inode=inode, written_ns=written_ns)
+
+
+def _why_all(scene: BackupScene, disk: GuestDisk, sizes: t.Mapping[str, int]) -> str:
+    """Why all of a disk is copied; empty if its changes are enough."""
+    base, now = scene.base, _backup_disk(scene, disk)
+    before = base.disk(disk.target) if base else None
+    here = base is not None and base.host == scene.host.host_uuid()
+    if disk.format != "qcow2":
+        return f"all, as a {disk.format} disk does not note what is changed"
+    if base is None:
+        return "all, as it is the first backup" if not scene.points else "all, as no backup was taken while it ran"
+    if before is None:
+        return "all, as the disk is new"
+    if before.size_bytes != now.size_bytes:
+        return f"all, as its size was {bytes_text(before.size_bytes)}"
+    if here and before.source == now.source and before.inode != now.inode:
+        return "all, as its file is another one than at the last backup"
+    if chains(scene.points).get((base.id, disk.target), -1) < 0:
+        return f"all, as a backup that {base.id} stands on is missing or damaged"
+    if disk.target not in sizes and base.checkpoint not in scene.assumed:
+        return "all, as what was changed is unknown: its bitmap is missing, or QEMU was killed"
+    return ""
+
+
+def _off(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
+    """Of a guest that is off: nothing if nobody has written since, else all."""
+    newest = scene.points[-1] if scene.points else None
+    now = [_backup_disk(scene, disk) for disk in disks]
+    if newest and not newest.running and [_content(disk) for disk in newest.disks] == [_content(one) for one in now]:
+        return BackupPlan(notes=(f"{scene.found.name} was not written since backup {newest.id}",))
+    why = "all, as the guest is off"
+    point = _new_point(scene, [dataclasses.replace(one, reason=why) for one in now])
+    copies = [CopyDisk(*scene.whose, point, disk.target, str(disk.path), disk.format, why) for disk in disks]
+    expected = sum(scene.host.flat_bytes(disk) for disk in disks)
+    steps = (StartPoint(*scene.whose, point), *copies, FinishPoint(*scene.whose, point))
+    return BackupPlan(steps, point=point, bytes_expected=expected)
+
+
+def _content(disk: BackupDisk) -> tuple[object, ...]:
+    return disk.target, disk.source, disk.size_bytes, disk.inode, disk.written_ns
+
+
+def _pruning(scene: BackupScene, new: BackupPoint | None) -> list[GuestStep]:
+    """The steps that delete the points whose time is over and that none stands on that is kept, newest first."""
+    if not scene.spec.keep:
+        return []
+    points = [*scene.points, *([new] if new else [])]
+    gone = set(expired(points, scene.spec.keep))
+    kept = {point.id for point in points if point.id not in gone}
+    base = new if new and new.checkpoint else scene.base
+    kept |= {base.id} if base else set()
+    for point in sorted(points, key=lambda one: -one.created_s):
+        kept |= point.parents if point.id in kept else set()
+    return [DeletePoint(*scene.whose, point) for point in reversed(scene.points) if point.id not in kept]
+
+
+def _deletion(scene: BackupScene, ident: str) -> BackupPlan:
+    point = next((one for one in scene.points if one.id == ident), None)
+    if point is None:
+        return BackupPlan()
+    above = [one.id for one in children(scene.points, ident)]
+    if above:
+        raise Refused(
+            f"cannot delete backup {ident} of {scene.found.name}: {', '.join(above)} holds only what was changed "
+            "since; delete that first, or let keep delete both when their time is over"
+        )
+    return BackupPlan((DeletePoint(*scene.whose, point),))
+
+
+def _notes(scene: BackupScene, point: BackupPoint, disks: t.Sequence[GuestDisk]) -> t.Iterator[str]:
+    if point.running and scene.spec.quiesce == "auto" and not has_agent(scene.xml):
+        yield (
+            f"the disks in backup {point.id} of {point.guest} are as after a power cut: no guest agent answers that "
+            "could freeze its filesystems; install qemu-guest-agent in it"
+        )
+    device = scene.host.facts(scene.spec.repository).device
+    same = [disk.path for disk in disks if disk.path and scene.host.file_facts(disk.path)[2] == device]
+    if same:
+        yield (
+            f"{scene.spec.repository} is on the filesystem of {same[0]}: a backup there is lost with the disk; mount "
+            "another one there"
+        )
+
+
+def _of_the_guest(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
+    spec, found, cannot = scene.spec, scene.found, _cannot(scene)
+    if not found.persistent:
+        yield Refused(f"{cannot}: it is transient; define it first (virsh define)")
+    if not disks:
+        yield Refused(f"{cannot}: it has no disk that it writes to; there is nothing to store")
+    if spec.quiesce == "required" and not (found.active and has_agent(scene.xml)):
+        yield Refused(
+            f"{cannot}: quiesce: required needs a running guest whose agent is connected; install qemu-guest-agent in "
+            "it, or use quiesce: auto"
+        )
+    if "managed_save" in scene.host.kept(found.uuid):
+        yield Refused(
+            f"{cannot}: what it has in memory is in its managed save image, which no backup holds; start it, or "
+            f"discard the image ({shlex.join(['virsh', 'managedsave-remove', found.name])})"
+        )
+    for disk in disks if found.active else ():
+        job = scene.host.job(found.uuid, disk.target)
+        if job:
+            show = shlex.join(["virsh", "blockjob", found.name, disk.target])
+            yield Refused(f"{cannot}: a block job ({job}) works on disk {disk.target} ({show}); wait until it ends")
+
+
+def _of_the_disks(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
+    for disk in disks:
+        what = f"{_cannot(scene)}: disk {disk.target}"
+        if disk.encrypted:
+            yield Refused(
+                f"{what} is encrypted, and its backup would not be; encrypt inside the guest, and the filesystem of "
+                "the repository"
+            )
+        elif not disk.path and not scene.found.active:
+            yield Refused(f"{what} is no file or device of this host ({disk.type}); back the guest up while it runs")
+
+
+def check_same_point(step: DeletePoint, points: t.Sequence[BackupPoint]) -> None:
+    """Raise Refused if the point is another one by now, or one stands on it."""
+    found = next((one for one in points if one.id == step.point.id), None)
+    if found != step.point or children(points, step.point.id):
+        raise Refused(f"cannot delete backup {step.point.id} of {step.guest}: it has changed meanwhile; run again")
+
+
+def check_same_checkpoint(step: DropCheckpoint, found: t.Sequence[Checkpoint]) -> None:
+    """Raise Refused if the checkpoint is somebody else's by now."""
+    if (step.name, step.repository) not in [(one.name, one.repository) for one in found]:
+        raise Refused(f"cannot delete checkpoint {step.name} of {step.guest}: it is another one by now; run again")
+
+
+def check_part(step: DiscardPart, place: str, job: tuple[str, ...] | None) -> None:
+    """Raise Refused if a job writes to the folder."""
+    if any(os.path.dirname(path) == place for path in job or ()):
+        raise Refused(f"cannot delete {place}: a backup of {step.guest} writes to it by now; run again")
+
+
+def check_unwritten(step: FinishPoint, sources: t.Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+    """Raise Refused if a disk of a guest that was off was written while it was copied."""
+    for path, (before, after) in sources.items():
+        if before != after:
+            raise Refused(
+                f"cannot finish backup {step.point.id} of {step.guest}: {path} was written while it was copied; run "
+                "again"
+            )
+
+
+def another_run(guest: str) -> str:
+    """The error for a run that finds another one at work on the guest."""
+    return f"cannot back up {guest}: another run works on its disks, or migrates it; wait for that run, and run again"
+
+
+def checked(params: t.Mapping[str, t.Any]) -> list[BackupSpec]:
+    """What is asked for of each guest; raises BadInput with every problem."""
+    keep = {period: count for period, count in (params["keep"] or {}).items() if count is not None}
+    problems = Problems(_problems(params, keep))
+    for guest in params["guests"]:
+        problems.tried(lambda guest=guest: check_existing_name(guest, what="guests"))  # type: ignore[misc]
+    problems.refuse()
+    path = os.path.normpath(params["repository"])
+    return [
+        BackupSpec(guest, path, params["point"], params["quiesce"], params["increments"], keep)
+        for guest in params["guests"]
+    ]
+
+
+def _problems(params: t.Mapping[str, t.Any], keep: t.Mapping[str, int]) -> t.Iterator[str]:
+    guests = params["guests"]
+    if not guests:
+        yield "guests: name at least one"
+    for guest in sorted({guest for guest in guests if guests.count(guest) > 1}):
+        yield f"guests: {guest} is given twice"
+    if not params["repository"].startswith("/"):
+        yield f"repository: must be an absolute path, not {params['repository']!r}"
+    for option, least in (("bandwidth", 0), ("job_timeout", 1), ("increments", 0), ("at_once", 1)):
+        if not least <= params[option] <= _MOST:
+            yield f"{option}: must be from {least} to {_MOST}, not {params[option]}"
+    if params["keep"] is not None:
+        yield from keep_problems(keep)
+    if params["state"] == "absent" and params["point"] is None:
+        yield "point: state: absent requires it; `ansible-playbook corral.virt.backups` shows them"
+    if params["state"] == "present" and params["point"] is not None:
+        yield "point: requires state: absent"
+    if params["state"] == "absent" and params["keep"] is not None:
+        yield "keep: requires state: present"
+    if params["point"] is not None and len(guests) > 1:
+        yield "point: belongs to one guest; name one"

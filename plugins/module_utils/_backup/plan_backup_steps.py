@@ -1,0 +1,226 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Steps that back guests up into a repository, and restore them from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+
+__all__ = [
+    "BackupStep",
+    "CopyDisk",
+    "CreateRepository",
+    "DefineRestored",
+    "DeletePoint",
+    "DiscardPart",
+    "DropCheckpoint",
+    "FinishPoint",
+    "PushDisks",
+    "PutInPlace",
+    "RedefineCheckpoint",
+    "RestoreDisk",
+    "RestoreState",
+    "StartPoint",
+    "StartRestored",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class BackupStep(GuestStep):
+    """One change that is about backups of the guest with this UUID."""
+
+    uuid: str = dataclasses.field(repr=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class CreateRepository(BackupStep):
+    """Mark an empty directory as a repository."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"create backup repository {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscardPart(BackupStep):
+    """Delete what an interrupted run had copied."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="that the folder is a part, which nothing stands on, and no job writes to it",
+        holds="the guest's lock on this host",
+        leaves="the folder",
+        by=("uuid", "ident"),
+    )
+
+    ident: str
+
+    def __str__(self) -> str:
+        return f"delete the interrupted backup {self.ident} of {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DropCheckpoint(BackupStep):
+    """Delete a checkpoint whose point was not finished, or is not the newest; an older one gets its changes."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, name, and that it belongs to the repository",
+        holds="",
+        leaves="the checkpoint",
+        by=("uuid", "name", "repository"),
+    )
+
+    name: str
+    repository: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"delete checkpoint {self.name} of {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RedefineCheckpoint(BackupStep):
+    """Let libvirt know a checkpoint again whose bitmaps came with the disks, as after a migration."""
+
+    name: str
+    ident: str  # of the point that keeps its document
+
+    def __str__(self) -> str:
+        return f"let libvirt know checkpoint {self.name} of {self.guest} again"
+
+
+@dataclasses.dataclass(frozen=True)
+class StartPoint(BackupStep):
+    """Create the folder of a point, with what is planned, and copies of definition, UEFI variables, TPM and seed."""
+
+    point: BackupPoint
+
+    def __str__(self) -> str:
+        return f"begin a backup of {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PushDisks(BackupStep):
+    """Let QEMU copy disks, as they are in one moment, while the guest goes on writing."""
+
+    point: BackupPoint
+    targets: tuple[str, ...]  # of all disks of the guest
+    bitmaps: tuple[str, ...] = ()  # targets of the disks whose changes are noted from now on
+    since: str | None = None  # the checkpoint of the point below
+    bytes_expected: int = 0
+    quiesce: bool = False
+    required: bool = False
+    goes_on: bool = False  # an interrupted run has begun it
+
+    def __str__(self) -> str:
+        how = [f"{disk.target}: {disk.reason or 'what was changed'}" for disk in self.point.disks]
+        verb = "go on copying" if self.goes_on else "copy"
+        more = ["quiesced"] if self.quiesce else []
+        size = [bytes_text(self.bytes_expected)] if self.bytes_expected else []
+        return f"{verb} the disks of {self.guest} ({'; '.join([*how, *size, *more])})"
+
+
+@dataclasses.dataclass(frozen=True)
+class CopyDisk(BackupStep):
+    """Copy a disk of a guest that is off, which cannot start meanwhile."""
+
+    point: BackupPoint
+    target: str
+    path: str
+    format: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"copy disk {self.target} of {self.guest} ({self.reason})"
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishPoint(BackupStep):
+    """Chain the copies, check them, and write the manifest, with which the point counts."""
+
+    point: BackupPoint
+    flatten: tuple[str, ...] = ()  # targets of the disks that are made whole within the repository
+
+    def __str__(self) -> str:
+        whole = f", with {', '.join(self.flatten)} made whole" if self.flatten else ""
+        return f"finish the backup of {self.guest}{whole}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeletePoint(BackupStep):
+    """Delete a point of the repository."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="the manifest in its folder, and that no other point stands on it",
+        holds="the guest's lock on this host",
+        leaves="the point",
+        by=("uuid", "point"),
+    )
+
+    point: BackupPoint
+
+    def __str__(self) -> str:
+        return f"delete backup {self.point.id} of {self.guest} ({bytes_text(self.point.stored_bytes)})"
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreDisk(BackupStep):
+    """Write a disk of a point to a new file."""
+
+    point: BackupPoint
+    target: str
+    path: str
+    format: str
+
+    def __str__(self) -> str:
+        return f"restore disk {self.target} of {self.guest} from backup {self.point.id} to {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
+class PutInPlace(BackupStep):
+    """Give a restored disk the name of the present one, which was moved aside."""
+
+    path: str
+    to: str
+    expected: FileIdentity | None = dataclasses.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"put restored disk {self.path} in place as {self.to}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreState(BackupStep):
+    """Restore UEFI variables, TPM state or the seed."""
+
+    point: BackupPoint
+    file: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"restore {self.path} of {self.guest} from backup {self.point.id}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DefineRestored(BackupStep):
+    """Define the guest of then."""
+
+    xml: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"define {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class StartRestored(BackupStep):
+    """Start the restored guest."""
+
+    def __str__(self) -> str:
+        return f"start {self.guest}"

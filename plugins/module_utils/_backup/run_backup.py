@@ -1,0 +1,305 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Back guests up into a repository: facts, plan, gate, result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._backup import (
+    files_repository,
+    libvirt_backup,
+    plan_backup,
+    plan_backup_steps,
+    xml_backup,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    CHECKPOINT,
+    DEFINITION,
+    PART,
+    BackupPoint,
+    Repository,
+    RepositoryFacts,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import BackupPlan, BackupSpec, Checkpoint
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Note
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import files_snapshot
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.run_snapshot import GuestSnapshotHost
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img, plan_clone_spec
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
+
+__all__ = ["BackupGuestHost", "converge"]
+
+_THAW_S = 30  # after which systemd thaws a guest whose run has died
+
+
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """Back each guest up, or delete a point, and return one result for all."""
+    specs = plan_backup.checked(params)
+    plan_clone_spec.check_local(connection.getURI())
+    results = run_guests.outcomes(
+        specs,
+        lambda spec: _of_guest(connection, spec, params, gate),
+        lambda spec: {"name": spec.guest},
+        at_once=params["at_once"],
+    )
+    return run_guests.summary(results)
+
+
+def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    since = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        tell = None
+        if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
+            gate.hold(stack, lambda: locks.locked(spec.guest, plan_backup.another_run(spec.guest)))
+            progress = Progress(run_disk_move.progress_file(spec.guest))
+            gate.hold(stack, lambda: progress)
+            tell = progress
+        work = _Work(connection, spec, params, tell)
+        mended, first = work.mend(gate)
+        made, told = work.converge(gate.after(mended.steps), mended)
+        result = run_guests.result(spec.guest, made, [*first, *told])
+        repairs = run_guests.result(spec.guest, mended)
+        point = work.finished or made.point
+        took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
+        return {
+            **result,
+            **took,
+            "changed": result["changed"] or repairs["changed"],
+            "steps": [*repairs["steps"], *result["steps"]],
+            "point": point.id if point else None,
+            "disks": _described(point),
+            "stored_bytes": point.stored_bytes if point and work.finished else made.bytes_expected,
+            "frozen_s": work.frozen_s,
+        }
+
+
+def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:
+    return [
+        {"target": disk.target, "reason": disk.reason or None, "parent": disk.parent, "stored_bytes": disk.stored_bytes}
+        for disk in (point.disks if point else ())
+    ]
+
+
+class BackupGuestHost(GuestSnapshotHost):
+    """The host behind a connection, with a repository among its files."""
+
+    @asked
+    def facts(self, path: str) -> RepositoryFacts:
+        """What is at the path of the repository."""
+        return files_repository.look(path)
+
+    @asked
+    def repository(self, path: str) -> Repository:
+        """The repository."""
+        return files_repository.read(path, str(self.facts(path).marker))
+
+    @asked
+    def checkpoints(self, uuid: str) -> list[Checkpoint]:
+        """The checkpoints that libvirt knows."""
+        return [
+            Checkpoint(name, xml_backup.repository_of(xml), xml_backup.sizes(xml))
+            for name, xml in libvirt_backup.checkpoints(self._connection, uuid)
+        ]
+
+    def backup_job(self, uuid: str) -> tuple[str, ...] | None:
+        """The files that a running backup writes; None if there is none."""
+        xml = libvirt_query.backup_xml(libvirt_query.by_uuid(self._connection, uuid))
+        return xml_backup.job_targets(xml) if xml else None
+
+    @asked
+    def size_bytes(self, uuid: str, disk: GuestDisk) -> int:
+        """The size of a disk, as the guest sees it."""
+        return libvirt_backup.size_bytes(self._connection, uuid, disk.target)
+
+    @asked
+    def file_facts(self, path: str) -> tuple[int, int, int]:
+        """Inode, time of the last write in ns, and filesystem of a file."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return 0, 0, 0
+        return found.st_ino, found.st_mtime_ns, found.st_dev
+
+    @asked
+    def flat_bytes(self, disk: GuestDisk) -> int:
+        """About the bytes that all of a disk takes."""
+        return files_qemu_img.flat_bytes(disk.path, disk.format) if disk.path else 0
+
+    def backed_states(self, xml: str, uuid: str) -> tuple[tuple[str, str], ...]:
+        """Its UEFI variables, the directory with the state of its TPM, and its seed, each with the name of its copy."""
+        found = [(path, "tpm.tar" if os.path.isdir(path) else "nvram.fd") for path in self.state_files(xml, uuid)]
+        seed = xml_backup.seed(xml, self.located)
+        return (*found, *([(seed, "seed.iso")] if seed and os.path.isfile(seed) else []))
+
+    @asked
+    def token(self) -> str:
+        """A random word."""
+        return secrets.token_hex(4)
+
+
+class _Work:
+    """The steps about the backups of one guest."""
+
+    def __init__(
+        self, connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any], tell: Progress | None
+    ) -> None:
+        self.connection, self.spec, self.params, self.tell = connection, spec, params, tell
+        self.host = BackupGuestHost(connection)
+        self.frozen_s: float | None = None
+        self.finished: BackupPoint | None = None
+        self._found: FoundGuest | None = None
+        self._written: dict[str, tuple[int, int, int]] = {}  # sources of a guest that is off, as they were copied
+
+    def mend(self, gate: Gate) -> tuple[BackupPlan, list[object]]:
+        """Finish or remove what interrupted runs left."""
+        seen = plan_backup.scene(self.spec, self.host)
+        self._found = seen.found
+        mended = plan_backup.repair(seen)
+        done = gate.run(mended.steps, self.do)
+        if mended.steps:
+            self.host = BackupGuestHost(self.connection)
+        return mended, done
+
+    def converge(self, gate: Gate, mended: BackupPlan) -> tuple[BackupPlan, list[object]]:
+        """Plan and do; the plan, and what its steps returned."""
+        again = [step.name for step in mended.steps if isinstance(step, plan_backup_steps.RedefineCheckpoint)]
+        assumed = again if gate.assumes(lambda: bool(again)) else ()
+        made = plan_backup.plan(plan_backup.scene(self.spec, self.host, assumed))
+        return made, gate.run(made.steps, self.do)
+
+    def do(self, step: GuestStep) -> object:
+        """Do one step."""
+        return _DOERS[type(step)](self, step)
+
+    def create(self, step: plan_backup_steps.CreateRepository) -> None:
+        """Mark an empty directory as a repository."""
+        files_repository.create(step.path)
+
+    def _current(self) -> Repository:
+        return BackupGuestHost(self.connection).repository(self.spec.repository)
+
+    def start_point(self, step: plan_backup_steps.StartPoint) -> None:
+        """Create the folder of the point, with what libvirt does not put there."""
+        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
+        place = files_repository.begin(self.spec.repository, step.point, {DEFINITION: found.xml})
+        for path, name in step.point.states:
+            files_snapshot.copy_state(path, os.path.join(place, name))
+
+    def push(self, step: plan_backup_steps.PushDisks) -> Note | None:
+        """Let QEMU copy, and wait for its end; if the run fails, the job is aborted."""
+        note = None
+        with contextlib.ExitStack() as stack:
+            if not step.goes_on:
+                note = self._begin(step, stack)
+            libvirt_backup.wait(
+                self.connection, step, timeout_s=self.params["job_timeout"], progress=self._told("copy")
+            )
+            stack.pop_all()
+        if step.point.checkpoint:
+            place = files_repository.folder(self.spec.repository, step.point, part=True)
+            xml = libvirt_backup.checkpoint_document(self.connection, step.uuid, step.point.checkpoint)
+            files_repository.write_text(os.path.join(place, CHECKPOINT), xml)
+        return note
+
+    def _begin(self, step: plan_backup_steps.PushDisks, stack: contextlib.ExitStack) -> Note | None:
+        place = files_repository.folder(self.spec.repository, step.point, part=True)
+        files = {disk.target: os.path.join(place, disk.file) for disk in step.point.disks}
+        since = {disk.target: str(step.since) for disk in step.point.disks if disk.parent}
+        name, checkpoint = step.point.checkpoint, None
+        if name:
+            checkpoint = xml_backup.checkpoint(name, self._current().id, step.bitmaps, step.targets)
+        documents = xml_backup.backup(files, since, step.targets), checkpoint
+        unit = f"corral-thaw-{step.uuid}"
+        program = ("virsh", "--connect", self.connection.getURI(), "domfsthaw", step.uuid)
+        self.frozen_s, note = libvirt_backup.begin(
+            self.connection,
+            step,
+            documents,
+            stack,
+            lambda: files_snapshot.arm(unit, _THAW_S, *program),
+            bandwidth_mib_s=self.params["bandwidth"],
+        )
+        if self.frozen_s is not None:  # an agent that was silent may still freeze, and is thawed then
+            files_snapshot.disarm(unit)
+        return note
+
+    def _told(self, phase: str) -> t.Callable[[int, int], None]:
+        return lambda done, total: self.tell(phase, done, total) if self.tell else None
+
+    def copy(self, step: plan_backup_steps.CopyDisk) -> None:
+        """Copy a disk of the guest that is off; QEMU's locks keep it from starting meanwhile."""
+        place = files_repository.folder(self.spec.repository, step.point, part=True)
+        self._written[step.path] = BackupGuestHost(self.connection).file_facts(step.path)
+        files_qemu_img.convert(
+            step.path,
+            os.path.join(place, f"{step.target}.qcow2"),
+            from_format=step.format,
+            to_format="qcow2",
+            progress=lambda percent: self._told("copy")(int(percent), 100),
+        )
+
+    def finish(self, step: plan_backup_steps.FinishPoint) -> None:
+        """Let the point count; that of a guest that was off only if nobody has written meanwhile."""
+        host = BackupGuestHost(self.connection)
+        plan_backup.check_unwritten(
+            step, {path: (found, host.file_facts(path)) for path, found in self._written.items()}
+        )
+        self.finished = files_repository.finish(self.spec.repository, step.point, step.flatten, self._told("check"))
+
+    def is_part(self, step: plan_backup_steps.DiscardPart) -> None:
+        """Check that no job writes to the folder."""
+        place = os.path.join(self.spec.repository, step.uuid, step.ident + PART)
+        plan_backup.check_part(step, place, self.host.backup_job(step.uuid))
+
+    def discard(self, step: plan_backup_steps.DiscardPart) -> None:
+        """Delete what an interrupted run had copied."""
+        files_repository.discard(self.spec.repository, step.uuid, step.ident)
+
+    def is_own(self, step: plan_backup_steps.DropCheckpoint) -> None:
+        """Check that the checkpoint belongs to the repository."""
+        plan_backup.check_same_checkpoint(step, BackupGuestHost(self.connection).checkpoints(step.uuid))
+
+    def drop(self, step: plan_backup_steps.DropCheckpoint) -> None:
+        """Delete a checkpoint."""
+        libvirt_backup.drop(self.connection, step)
+
+    def redefine(self, step: plan_backup_steps.RedefineCheckpoint) -> Note | None:
+        """Let libvirt know a checkpoint again."""
+        path = os.path.join(self.spec.repository, step.uuid, step.ident, CHECKPOINT)
+        return libvirt_backup.redefine(self.connection, step.uuid, step.name, files_repository.read_text(path))
+
+    def is_same(self, step: plan_backup_steps.DeletePoint) -> None:
+        """Check that the point is the same, and nothing stands on it."""
+        plan_backup.check_same_point(step, self._current().of(step.uuid))
+
+    def delete(self, step: plan_backup_steps.DeletePoint) -> None:
+        """Delete a point."""
+        files_repository.delete(self.spec.repository, step.point)
+
+
+_DOERS: dict[type[GuestStep], t.Callable[[t.Any, t.Any], object]] = {
+    plan_backup_steps.CreateRepository: _Work.create,
+    plan_backup_steps.StartPoint: _Work.start_point,
+    plan_backup_steps.PushDisks: _Work.push,
+    plan_backup_steps.CopyDisk: _Work.copy,
+    plan_backup_steps.FinishPoint: _Work.finish,
+    plan_backup_steps.DiscardPart: Looked(_Work.is_part, _Work.discard),
+    plan_backup_steps.DropCheckpoint: Looked(_Work.is_own, _Work.drop),
+    plan_backup_steps.RedefineCheckpoint: _Work.redefine,
+    plan_backup_steps.DeletePoint: Looked(_Work.is_same, _Work.delete),
+}

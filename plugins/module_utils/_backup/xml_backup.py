@@ -1,0 +1,74 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Write the documents that begin a backup and its checkpoint, and read those of libvirt."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
+
+__all__ = ["backup", "checkpoint", "job_targets", "repository_of", "seed", "sizes"]
+
+_ABOUT = "corral.virt backup, repository "
+
+
+def backup(files: t.Mapping[str, str], since: t.Mapping[str, str], targets: t.Iterable[str]) -> str:
+    """The document that begins a backup of the disks with `files`, by target; `since` names the checkpoint of those of
+    which only the changes are copied.
+    """
+    root = parse("<domainbackup mode='push'/>")
+    disks = make(root, "disks")
+    for target in targets:
+        if target not in files:
+            make(disks, "disk", name=target, backup="no")
+            continue
+        disk = make(disks, "disk", name=target, backup="yes", type="file", backupmode="full")
+        if target in since:
+            disk.attrib.update({"backupmode": "incremental", "incremental": since[target]})
+        make(disk, "driver", type="qcow2")
+        make(disk, "target", file=files[target])
+    return text(root)
+
+
+def checkpoint(name: str, repository: str, with_bitmaps: t.Collection[str], targets: t.Iterable[str]) -> str:
+    """The document of a checkpoint that belongs to a repository."""
+    root = parse("<domaincheckpoint/>")
+    make(root, "name").text = name
+    make(root, "description").text = _ABOUT + repository
+    disks = make(root, "disks")
+    for target in targets:
+        make(disks, "disk", name=target, checkpoint="bitmap" if target in with_bitmaps else "no")
+    return text(root)
+
+
+def repository_of(checkpoint_xml: str) -> str | None:
+    """The ID of the repository that a checkpoint belongs to; None for somebody else's."""
+    about = parse(checkpoint_xml).findtext("description") or ""
+    return about[len(_ABOUT) :] if about.startswith(_ABOUT) else None
+
+
+def sizes(checkpoint_xml: str) -> dict[str, int]:
+    """The bytes that were written since a checkpoint, by target; a disk whose bitmap is missing or broken is left
+    out.
+    """
+    disks = parse(checkpoint_xml).iterfind("disks/disk[@size]")
+    return {disk.get("name"): int(disk.get("size")) for disk in disks}
+
+
+def job_targets(backup_xml: str) -> tuple[str, ...]:
+    """The files that a running backup writes."""
+    return tuple(one.get("file") for one in parse(backup_xml).iterfind("disks/disk/target[@file]"))
+
+
+def seed(xml: str, located: Located) -> str | None:
+    """The file with what cloud-init reads."""
+    for disk in parse(xml).iterfind("devices/disk"):
+        source = disk.find("source")
+        if fields_disk.name_of(disk) == "seed" and source is not None:
+            return path_of(source, located)
+    return None
