@@ -62,7 +62,7 @@ def nobody_is_in_maintenance(lab: Hypervisors) -> Iterator[None]:
 
 def book(lab: Hypervisors, name: str, options: str, *, ok: bool = True) -> str:
     """Run a playbook, and what was printed, in one line."""
-    return re.sub(r"\s+", " ", lab.run(*command(name, options), ok=ok))
+    return re.sub(r"\s+", " ", lab.run(*command(name, options), *lab.ask_nobody, ok=ok))
 
 
 def command(name: str, options: str) -> list[str]:

@@ -76,7 +76,7 @@ def upgrade(lab: Hypervisors, options: str = "", *, ok: bool = True) -> str:
     """Run the playbook as the guide says it, and what was printed."""
     command = f"ansible-playbook corral.virt.rolling_update {options}"
     assert f"$ {command}\n" in GUIDE
-    return re.sub(r"\s+", " ", lab.run(*shlex.split(command), ok=ok))
+    return re.sub(r"\s+", " ", lab.run(*shlex.split(command), *lab.ask_nobody, ok=ok))
 
 
 def guests(lab: Hypervisors, state: str = "--all") -> dict[str, set[str]]:
