@@ -108,7 +108,9 @@ def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None
 def test_no_more_is_promised_than_the_guests_were_placed_by(lab: Hypervisors) -> None:
     before = world(lab)
     for said_by in ("guests_cpu_overcommit=0.4", "maintenance_memory_overcommit=0.001"):
-        output = lab.run("ansible-playbook", "corral.virt.drain", *lab.ask_nobody, "-e", "host=hyper1", "-e", said_by, ok=False)
+        output = lab.run(
+            "ansible-playbook", "corral.virt.drain", *lab.ask_nobody, "-e", "host=hyper1", "-e", said_by, ok=False
+        )
         assert all(re.search(rf"{name}: .* left", output) for name in LEAVING)
     book(lab, "undrain", "-e host=hyper1")
     assert world(lab) == before, "nobody left"

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import os.path
 import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
-    MARKER,
     PART,
-    VERSION,
     BackupDisk,
     BackupPoint,
     Repository,
@@ -35,6 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     RedefineCheckpoint,
     StartPoint,
 )
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired, keep_problems
@@ -56,7 +54,6 @@ __all__ = [
     "check_same_point",
     "check_unwritten",
     "checked",
-    "checked_repository",
     "plan",
     "point_id",
     "repair",
@@ -196,41 +193,6 @@ def scene(spec: BackupSpec, host: BackupHost, assumed: t.Collection[str] = ()) -
     is_new = checked_repository(spec.repository, host.facts(spec.repository), f"cannot back up {spec.guest}", new=True)
     repository = Repository("") if is_new else host.repository(spec.repository)
     return BackupScene(spec, found, repository, is_new, host, frozenset(assumed))
-
-
-def checked_repository(path: str, facts: RepositoryFacts, cannot: str, *, new: bool = False) -> bool:
-    """True if the directory is empty and may become a repository (`new`); raises Refused if it is none."""
-    if not facts.is_directory:
-        raise Refused(
-            f"{cannot}: there is no directory {path}; create it, or mount the filesystem that holds it: backups never "
-            "go to a directory that this module has made"
-        )
-    if facts.marker is None:
-        if facts.others or not new:
-            more = f" and has other files ({', '.join(facts.others[:3])})" if facts.others else ""
-            raise Refused(
-                f"{cannot}: {path} is no repository of backups: it has no {MARKER}{more}; mount the filesystem that "
-                "holds the repository, or use an empty directory"
-            )
-    elif not _is_ours(facts.marker):
-        raise Refused(
-            f"{cannot}: {os.path.join(path, MARKER)} was not written by this version of the collection; use the "
-            "version that has written it"
-        )
-    if new and facts.closed and not (facts.marker is None and facts.closed == os.path.realpath(path)):
-        raise Refused(
-            f"{cannot}: QEMU's user cannot pass through {facts.closed} to {path}; let it "
-            f"({shlex.join(['chmod', 'o+x', facts.closed])}), which lets nobody list or read what is there"
-        )
-    return facts.marker is None
-
-
-def _is_ours(marker: str) -> bool:
-    try:
-        told = json.loads(marker)
-        return bool(told["version"] == VERSION and told["id"])
-    except (ValueError, TypeError, KeyError):
-        return False
 
 
 def repair(scene: BackupScene) -> BackupPlan:
@@ -535,7 +497,10 @@ def _problems(params: t.Mapping[str, t.Any], keep: t.Mapping[str, int]) -> t.Ite
     for guest in sorted({guest for guest in guests if guests.count(guest) > 1}):
         yield f"guests: {guest} is given twice"
     if not params["repository"].startswith("/"):
-        yield f"repository: must be an absolute path, not {params['repository']!r}"
+        yield (
+            f"repository: must be an absolute path, not {params['repository']!r}; the playbooks take it from the "
+            "variable virt_backup_repository, too"
+        )
     for option, least in (("bandwidth", 0), ("job_timeout", 1), ("increments", 0), ("at_once", 1)):
         if not least <= params[option] <= _MOST:
             yield f"{option}: must be from {least} to {_MOST}, not {params[option]}"

@@ -10,11 +10,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKUP_OF
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 
 __all__ = ["backup", "checkpoint", "job_targets", "repository_of", "seed", "sizes"]
-
-_ABOUT = "corral.virt backup, repository "
 
 
 def backup(files: t.Mapping[str, str], since: t.Mapping[str, str], targets: t.Iterable[str]) -> str:
@@ -39,7 +38,7 @@ def checkpoint(name: str, repository: str, with_bitmaps: t.Collection[str], targ
     """The document of a checkpoint that belongs to a repository."""
     root = parse("<domaincheckpoint/>")
     make(root, "name").text = name
-    make(root, "description").text = _ABOUT + repository
+    make(root, "description").text = BACKUP_OF + repository
     disks = make(root, "disks")
     for target in targets:
         make(disks, "disk", name=target, checkpoint="bitmap" if target in with_bitmaps else "no")
@@ -49,7 +48,7 @@ def checkpoint(name: str, repository: str, with_bitmaps: t.Collection[str], targ
 def repository_of(checkpoint_xml: str) -> str | None:
     """The ID of the repository that a checkpoint belongs to; None for somebody else's."""
     about = parse(checkpoint_xml).findtext("description") or ""
-    return about[len(_ABOUT) :] if about.startswith(_ABOUT) else None
+    return about[len(BACKUP_OF) :] if about.startswith(BACKUP_OF) else None
 
 
 def sizes(checkpoint_xml: str) -> dict[str, int]:

@@ -161,6 +161,9 @@ class MoveHost(t.Protocol):
     def kept(self, uuid: str) -> tuple[str, ...]:
         """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
 
+    def only_backups(self, uuid: str) -> bool:
+        """True if all of its checkpoints are of backups of this collection."""
+
     def job(self, uuid: str, target: str) -> str | None:
         """What works on the disk of a running guest: copy, backup or another word; None: nothing."""
 
@@ -465,7 +468,7 @@ def _of_the_guest(
         where, move.place, move.format, move.spec.format, is_seed=bool(disk.get("readonly"))
     )
     for kind in host.kept(found.uuid):
-        if kind in _KEPT:
+        if kind in _KEPT and not (kind == "checkpoints" and host.only_backups(found.uuid)):
             yield Refused(f"{cannot}: {_KEPT[kind]}")
     if job:
         show = shlex.join(["virsh", "blockjob", found.name, move.target])

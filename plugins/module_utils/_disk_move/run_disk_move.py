@@ -152,6 +152,10 @@ class DiskMoveHost:
         """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
         return libvirt_query.managed_state(self._connection, uuid)
 
+    def only_backups(self, uuid: str) -> bool:
+        """True if all of its checkpoints are of backups of this collection."""
+        return libvirt_query.backup_checkpoints(self._connection, uuid) is not None
+
     def job(self, uuid: str, target: str) -> str | None:
         """What works on the disk of a running guest: copy, backup or another word; None: nothing."""
         return libvirt_disk_move.job(self._connection, uuid, target)

@@ -17,9 +17,11 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_f
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKUP_OF
 
 __all__ = [
     "Stored",
+    "backup_checkpoints",
     "backup_xml",
     "by_uuid",
     "capabilities",
@@ -194,6 +196,16 @@ def managed_state(connection: Connection, uuid: str) -> tuple[str, ...]:
             if ask():
                 kept.append(kind)
     return tuple(kept)
+
+
+def backup_checkpoints(connection: Connection, uuid: str) -> tuple[str, ...] | None:
+    """Names of the guest's checkpoints if all of them are of backups of this collection; None if one is not."""
+    domain, flags = by_uuid(connection, uuid), libvirt.VIR_DOMAIN_CHECKPOINT_XML_NO_DOMAIN
+    with contextlib.suppress(Unsupported), explained("read the checkpoints of guest", domain.name()):
+        found = domain.listAllCheckpoints(libvirt.VIR_DOMAIN_CHECKPOINT_LIST_TOPOLOGICAL)
+        ours = all(f"<description>{BACKUP_OF}" in one.getXMLDesc(flags) for one in found)
+        return tuple(one.getName() for one in found) if ours else None
+    return ()
 
 
 def committed(connection: Connection, *, but: str) -> tuple[int, int]:

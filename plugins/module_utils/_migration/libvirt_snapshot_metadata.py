@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Un
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import SavedSnapshot
 
-__all__ = ["define", "forget", "saved"]
+__all__ = ["define", "forget", "forget_checkpoints", "saved"]
 
 
 def saved(domain: t.Any) -> tuple[SavedSnapshot, ...]:
@@ -34,6 +34,14 @@ def define(domain: t.Any, snapshots: t.Iterable[SavedSnapshot]) -> None:
         flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
         with explained(f"define snapshot {one.name} of guest", domain.name()):
             domain.snapshotCreateXML(one.xml, flags | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT * one.current))
+
+
+def forget_checkpoints(domain: t.Any, names: t.Collection[str]) -> None:
+    """Remove libvirt's metadata of checkpoints, children first; bitmaps stay in the disks."""
+    with explained("remove the metadata of the checkpoints of guest", domain.name()):
+        for one in reversed(domain.listAllCheckpoints(libvirt.VIR_DOMAIN_CHECKPOINT_LIST_TOPOLOGICAL)):
+            if one.getName() in names:
+                one.delete(libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY)
 
 
 def forget(domain: t.Any) -> None:

@@ -90,6 +90,7 @@ class MigratingGuest:
         tuple[str, str | None], ...
     ] = ()  # what it writes beside its disks; shared storage that holds it
     managed_state: tuple[str, ...] = ()  # managed_save, snapshots, checkpoints
+    backups: tuple[str, ...] = ()  # names of its checkpoints, if all of them are of our backups
     snapshots: tuple[Snapshot, ...] = ()
     snapshot_records: tuple[SnapshotRecord, ...] = ()  # what the collection records of them
     job: str = ""  # what libvirt is at work on
@@ -254,6 +255,7 @@ class Move:
     firmware: tuple[tuple[str, str], ...] = ()  # paths on the source and on the destination, where they differ
     snapshots: tuple[str, ...] = ()  # names of the guest's snapshots, parents first
     snapshots_seen: str = ""  # fingerprint of their documents
+    backups: tuple[str, ...] = ()  # names of the checkpoints of our backups, whose documents are in the repository
 
     @property
     def renamed(self) -> dict[str, str]:

@@ -169,6 +169,20 @@ class ForgetSnapshots(_OfSnapshots):
     )
 
 
+class ForgetCheckpoints(MigrateStep):
+    """Let libvirt of the source forget the checkpoints of backups: it migrates no guest that has any. The bitmaps move
+    with the disks, and the next backup lets libvirt know the checkpoint again, wherever the guest is then.
+    """
+
+    template = "remove checkpoints of backups of {1.guest} from libvirt of the source"
+    look = Look(
+        at="UUID of the guest, names of its checkpoints, and that all of them are of backups",
+        holds="nothing; a checkpoint that is made later stops the migration",
+        leaves="the guest with its checkpoints on the source",
+        by=("move.uuid", "move.backups"),
+    )
+
+
 class UndefineOnSource(MigrateStep):
     """Forget it on the source."""
 
@@ -280,6 +294,7 @@ def steps(move: Move, files: t.Mapping[str, FileIdentity | None] | None = None) 
         # It is in two places for a moment; the new one cannot be started before the old one is gone.
         Reserve(move),
         *([CarrySnapshots(move), ForgetSnapshots(move)] if move.snapshots else []),
+        *([ForgetCheckpoints(move)] if move.backups else []),
         Migrate(move) if move.active else UndefineOnSource(move),
         *finish(move, [*left, *move.variables], define=True),
     ]

@@ -27,8 +27,8 @@ __all__ = ["check", "findings", "notes", "uses_ports"]
 _KEPT = {
     "managed_save": "it has a managed save and would resume from that; start it, or discard the managed save (virsh "
     "managedsave-remove {name})",
-    "checkpoints": "libvirt keeps checkpoints of it, which would stay behind; delete them (virsh checkpoint-list "
-    "{name})",
+    "checkpoints": "libvirt keeps checkpoints of it, which no backup of this collection has made and which would stay "
+    "behind; delete them (virsh checkpoint-list {name})",
 }
 
 
@@ -194,7 +194,7 @@ def _what_it_is_tied_to(
             f"{move.dest} and migrate the guest while it runs"
         )
     for kept in guest.managed_state:
-        if kept in _KEPT:
+        if kept in _KEPT and not (kept == "checkpoints" and guest.backups):
             yield _KEPT[kept].format(name=guest.name)
     if guest.job:
         yield (

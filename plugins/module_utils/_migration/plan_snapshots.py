@@ -187,6 +187,15 @@ def _file(target: str, path: str, form: str | None) -> Described:
     }
 
 
+def check_backups(move: Move, found: t.Sequence[str]) -> None:
+    """Raise Failed if the checkpoints are no longer those that were planned with."""
+    if tuple(found) != move.backups:
+        raise Failed(
+            f"cannot migrate {move.guest}: its checkpoints were changed since this run has read them, as by a backup; "
+            "nothing of them was touched; run again"
+        )
+
+
 def check_as_planned(move: Move, saved: t.Iterable[SavedSnapshot]) -> None:
     """Raise Failed if the snapshots are no longer those that were planned with."""
     if fingerprint(saved) != move.snapshots_seen:

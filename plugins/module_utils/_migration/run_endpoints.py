@@ -119,17 +119,24 @@ def guest(connection: t.Any, found: FoundGuest, snapshots: t.Sequence[Snapshot] 
         if found.active
         else ""
     )
+    kept = libvirt_query.managed_state(connection, found.uuid)
     return MigratingGuest(
         name=found.name,
         uuid=found.uuid,
         state=found.state,
-        managed_state=libvirt_query.managed_state(connection, found.uuid),
+        managed_state=kept,
+        backups=backups(connection, found.uuid) if "checkpoints" in kept else (),
         snapshots=tuple(snapshots),
         snapshot_records=snapshot_records(found),
         job=job,
         local_state=tuple((path, files_shared_storage.holder(path)) for path in xml_host_bindings.local_state(xml)),
         **xml_host_bindings.needs(xml),
     )
+
+
+def backups(connection: t.Any, uuid: str) -> tuple[str, ...]:
+    """Names of the guest's checkpoints, if all of them are of our backups."""
+    return libvirt_query.backup_checkpoints(connection, uuid) or ()
 
 
 def snapshot_records(found: FoundGuest) -> tuple[SnapshotRecord, ...]:

@@ -327,6 +327,7 @@ class _Run:
             kept=kept,
             snapshots=tuple(one.name for one in snapshots),
             snapshots_seen=plan_snapshots.fingerprint(snapshots),
+            backups=run_endpoints.backups(self.endpoints.source, found.uuid),
         )
 
     def _bare_move(self, uuid: str, **more: t.Any) -> Move:
@@ -489,6 +490,10 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
     plan_migrate.ForgetSnapshots: Looked(
         lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.check_as_planned(endpoints, move)),
         lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.forget(endpoints, move)),
+    ),
+    plan_migrate.ForgetCheckpoints: Looked(
+        lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.check_backups(endpoints, move)),
+        lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.forget_backups(endpoints, move)),
     ),
     plan_migrate.UndefineOnSource: Looked(
         lambda run, _endpoints, move, _step: run.check_before_undefine(move),

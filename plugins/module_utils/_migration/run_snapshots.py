@@ -26,8 +26,10 @@ from ansible_collections.corral.virt.plugins.module_utils._system.os_errors impo
 __all__ = [
     "carry",
     "check_as_planned",
+    "check_backups",
     "documents",
     "forget",
+    "forget_backups",
     "forget_note",
     "is_gone",
     "known",
@@ -94,6 +96,16 @@ def _as_planned(endpoints: Endpoints, move: Move) -> tuple[SavedSnapshot, ...]:
 def forget(endpoints: Endpoints, move: Move) -> None:
     """Remove the metadata of all snapshots from the source."""
     libvirt_snapshot_metadata.forget(libvirt_query.by_uuid(endpoints.source, move.uuid))
+
+
+def check_backups(endpoints: Endpoints, move: Move) -> None:
+    """Raise Failed if the checkpoints of backups were changed since they were read."""
+    plan_snapshots.check_backups(move, libvirt_query.backup_checkpoints(endpoints.source, move.uuid) or ())
+
+
+def forget_backups(endpoints: Endpoints, move: Move) -> None:
+    """Remove the metadata of the checkpoints of backups from the source."""
+    libvirt_snapshot_metadata.forget_checkpoints(libvirt_query.by_uuid(endpoints.source, move.uuid), move.backups)
 
 
 def documents(domain: t.Any) -> t.Iterator[str]:

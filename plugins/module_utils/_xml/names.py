@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["AGENT_CHANNEL", "CORRAL", "LIBOSINFO", "PREFIXES", "SEEN", "sealed"]
+__all__ = ["AGENT_CHANNEL", "BACKUP_OF", "CORRAL", "LIBOSINFO", "PREFIXES", "SEEN", "sealed"]
 
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
 # Namespaces of what the collection records in <metadata>. Addresses change by themselves: of two runs that write, each
@@ -16,6 +16,7 @@ AGENT_CHANNEL = "org.qemu.guest_agent.0"
 CORRAL = "urn:corral:virt:guest:1"
 SEEN = "urn:corral:virt:seen:1"
 LIBOSINFO = "http://libosinfo.org/xmlns/libvirt/domain/1.0"  # also written by virt-manager
+BACKUP_OF = "corral.virt backup, repository "  # begins the description of a checkpoint
 PREFIXES = {"corral": CORRAL, "corral-seen": SEEN, "libosinfo": LIBOSINFO}
 
 

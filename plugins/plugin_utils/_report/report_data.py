@@ -314,6 +314,29 @@ def _snapshot(guest: str, one: Told) -> dict[str, t.Any]:
     }
 
 
+def _backups(result: Told, guests: Guests) -> dict[str, t.Any]:
+    found = sorted(result["guests"], key=lambda guest: str(guest["name"]))
+    chosen = [guest for guest in found if not guests or guest["name"] in guests or guest["uuid"] in guests]
+    return {
+        "backups": [_backup(str(guest["name"]), one) for guest in chosen for one in guest["points"]],
+        "problems": [str(problem) for problem in result["problems"]],
+    }
+
+
+def _backup(guest: str, one: Told) -> dict[str, t.Any]:
+    return {
+        "guest": guest,
+        **{name: str(one[name]) for name in ("id", "created")},
+        **{name: _number(one[name]) for name in ("age_s", "stored_bytes")},
+        **{name: bool(one[name]) for name in ("running", "quiesced", "restorable")},
+        "problems": [str(problem) for problem in one["problems"]],
+        "disks": [
+            {"target": str(disk["target"]), "reason": _text(disk["reason"]), "depth": _number(disk["depth"])}
+            for disk in one["disks"]
+        ],
+    }
+
+
 KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "query": _query,
     "list": _list,
@@ -322,6 +345,7 @@ KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "pools": _pools,
     "volumes": _volumes,
     "snapshots": _snapshots,
+    "backups": _backups,
 }
 
 

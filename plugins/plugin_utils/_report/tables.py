@@ -238,6 +238,24 @@ def _snapshot(one: Report) -> list[_Cell]:
     ]
 
 
+def _backups(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    title = ("HOST", "GUEST", "BACKUP", "CREATED", "HOLDS", "TAKEN", "STATE")
+    yield from _by_host(hosts, "backups", [_Cell(word, right=word in _SIZES) for word in title], _backup, paint)
+
+
+def _backup(one: Report) -> list[_Cell]:
+    deepest = max((disk["depth"] or 0 for disk in one["disks"]), default=0)
+    how = "quiesced" if one["quiesced"] else "like a power cut" if one["running"] else "off"
+    return [
+        _Cell(one["guest"]),
+        _Cell(one["id"]),
+        _Cell(one["created"]),
+        _Cell("all" if not deepest else f"changes, on {deepest}"),
+        _Cell(size(one["stored_bytes"]), right=True),
+        _Cell(how) if one["restorable"] else _Cell("damaged", "red"),
+    ]
+
+
 _OLD_S = 7 * 86400  # a snapshot is no backup
 _SIZES = ("SIZE", "USED", "FREE", "TAKEN")
 
@@ -262,6 +280,7 @@ _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
     "pools": _pools,
     "volumes": _volumes,
     "snapshots": _snapshots,
+    "backups": _backups,
 }
 
 

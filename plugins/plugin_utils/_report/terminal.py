@@ -22,6 +22,7 @@ __all__ = ["ONLY_REPORTS", "SPEAKING", "is_report", "message", "only_reports", "
 ONLY_REPORTS = "corral.virt.report"  # the callback that has standard output for reports alone
 SPEAKING = frozenset(
     {
+        "virt_backup",
         "virt_balance",
         "virt_daemon",
         "virt_disk_move",

@@ -1,0 +1,51 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide whether a directory is a repository of backups. Pure."""
+
+from __future__ import annotations
+
+import json
+import os.path
+import shlex
+
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import MARKER, VERSION, RepositoryFacts
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+
+__all__ = ["checked_repository"]
+
+
+def checked_repository(path: str, facts: RepositoryFacts, cannot: str, *, new: bool = False) -> bool:
+    """True if the directory is empty and may become a repository (`new`); raises Refused if it is none."""
+    if not facts.is_directory:
+        raise Refused(
+            f"{cannot}: there is no directory {path}; create it, or mount the filesystem that holds it: backups never "
+            "go to a directory that this module has made"
+        )
+    if facts.marker is None:
+        if facts.others or not new:
+            more = f" and has other files ({', '.join(facts.others[:3])})" if facts.others else ""
+            raise Refused(
+                f"{cannot}: {path} is no repository of backups: it has no {MARKER}{more}; mount the filesystem that "
+                "holds the repository, or use an empty directory"
+            )
+    elif not _is_ours(facts.marker):
+        raise Refused(
+            f"{cannot}: {os.path.join(path, MARKER)} was not written by this version of the collection; use the "
+            "version that has written it"
+        )
+    if new and facts.closed and not (facts.marker is None and facts.closed == os.path.realpath(path)):
+        raise Refused(
+            f"{cannot}: QEMU's user cannot pass through {facts.closed} to {path}; let it "
+            f"({shlex.join(['chmod', 'o+x', facts.closed])}), which lets nobody list or read what is there"
+        )
+    return facts.marker is None
+
+
+def _is_ours(marker: str) -> bool:
+    try:
+        told = json.loads(marker)
+        return bool(told["version"] == VERSION and told["id"])
+    except (ValueError, TypeError, KeyError):
+        return False

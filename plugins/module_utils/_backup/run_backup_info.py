@@ -1,0 +1,54 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Read a repository of backups, and check what is in it."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._backup import files_repository, plan_backup_info
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint, Repository
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+
+__all__ = ["read"]
+
+
+def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The guests with their points, and problems."""
+    every_s = plan_backup_info.checked(params)
+    path, wanted = os.path.normpath(params["repository"]), params["guests"]
+    facts = files_repository.look(path)
+    checked_repository(path, facts, "cannot read backups")
+    known = libvirt_query.of_all(connection, lambda domain: (domain.name(), domain.UUIDString()))
+    whole = files_repository.read(path, str(facts.marker))
+    plan_backup_info.check_found(wanted, whole, [word for one in known for word in one], path)
+    repository = plan_backup_info.chosen(whole, wanted)
+    damage = _problems(path, repository, whole, verify=params["verify"])
+    guests = plan_backup_info.described(repository, damage, int(time.time()))
+    problems = plan_backup_info.problems(repository, guests, known=known, every_s=every_s, wanted=wanted)
+    return {"guests": guests, "problems": list(problems)}
+
+
+def _problems(path: str, repository: Repository, whole: Repository, *, verify: bool) -> dict[str, list[str]]:
+    """Why points cannot be restored, by ID: missing and damaged files, and those of points that they stand on."""
+    damaged = {point.id: _damaged(path, point) for point in repository.points if verify}
+    return plan_backup_info.inherited(whole.points, damaged)
+
+
+def _damaged(path: str, point: BackupPoint) -> list[str]:
+    place, found = files_repository.folder(path, point), list[str]()
+    sums = {**{disk.file: disk.sha256 for disk in point.disks}, **dict(point.files)}
+    for name, expected in sums.items():
+        try:
+            same = files_repository.digest(os.path.join(place, name)) == expected
+        except OSError as error:
+            found.append(f"its file {name} cannot be read: {error.strerror}")
+            continue
+        if not same:
+            found.append(f"its file {name} is damaged: its SHA-256 is another one than in the manifest")
+    return found

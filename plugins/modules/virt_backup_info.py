@@ -1,0 +1,120 @@
+#!/usr/bin/python
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the backups in a repository, and check them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: virt_backup_info
+short_description: Read the backups in a repository, and check them
+version_added: 0.1.0
+author:
+  - corral.virt contributors (@corral-virt)
+description:
+  - Returns the guests in a repository that M(corral.virt.virt_backup) has made, each with its points, what they take,
+    and what they stand on. Guests that exist no longer are among them.
+  - Damaged and interrupted points are warnings, and guests of the host whose backup is missing or too old (O(every)).
+  - Sizes of files are checked always, and their SHA-256 with O(verify).
+extends_documentation_fragment:
+  - corral.virt.connection
+  - corral.virt.connection.info
+options:
+  repository:
+    description: Directory of the repository.
+    type: path
+    required: true
+  guests:
+    description: Names or UUIDs of guests. Without it, all.
+    type: list
+    elements: str
+  verify:
+    description: Read all files, and compare them with their SHA-256. A point is also damaged if one that it stands on
+      is.
+    type: bool
+    default: false
+  every:
+    description: How old the last backup of each guest of the host may be, such as V(24h) or V(7d).
+    type: str
+seealso:
+  - module: corral.virt.virt_backup
+  - module: corral.virt.virt_restore
+"""
+
+EXAMPLES = r"""
+- name: Check all backups of the host's guests
+  corral.virt.virt_backup_info:
+    repository: /srv/backup
+    verify: true
+    every: 24h
+  register: found
+
+- name: Be red if one is damaged, missing or too old
+  ansible.builtin.assert:
+    that: found.problems | length == 0
+    fail_msg: "{{ found.problems | join('\n') }}"
+"""
+
+RETURN = r"""
+guests:
+  description: The guests, by name.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name: {description: Its name at its last point., type: str, returned: always}
+    uuid: {description: Its UUID., type: str, returned: always}
+    last: {description: ID of its last point., type: str, returned: always}
+    age_s: {description: How many seconds ago that was., type: int, returned: always}
+    stored_bytes: {description: What all of its points take., type: int, returned: always}
+    points:
+      description: Its points, oldest first.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        id: {description: ID of the point., type: str, returned: always}
+        guest: {description: The guest's name then., type: str, returned: always}
+        created: {description: "When it was made, in UTC.", type: str, returned: always}
+        age_s: {description: How many seconds ago that was., type: int, returned: always}
+        running: {description: Whether the guest ran., type: bool, returned: always}
+        quiesced: {description: Whether its agent had frozen the filesystems., type: bool, returned: always}
+        stored_bytes: {description: What the files of its disks take., type: int, returned: always}
+        restorable: {description: Whether no problem is known., type: bool, returned: always}
+        problems: {description: Why it cannot be restored., type: list, elements: str, returned: always}
+        disks:
+          description: Its disks, each with C(target), C(size_bytes), C(stored_bytes), C(reason) why all of it was
+            copied, C(parent), the ID of the point below, and C(depth), the number of points that it stands on.
+          type: list
+          elements: dict
+          returned: always
+problems: {description: What to see to; also shown as warnings., returned: success, type: list, elements: str}
+"""
+
+from ansible_collections.corral.virt.plugins.module_utils._backup import run_backup_info
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+
+OPTIONS = {
+    **URI_OPTION,
+    "repository": {"type": "path", "required": True},
+    "guests": {"type": "list", "elements": "str"},
+    "verify": {"type": "bool", "default": False},
+    "every": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Open, read, tell."""
+    module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    with failures(module):
+        with opened(module.params["uri"], readonly=True) as connection:
+            found = run_backup_info.read(connection, module.params)
+        for problem in found["problems"]:
+            module.warn(problem)
+        module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()

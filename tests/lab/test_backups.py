@@ -1,0 +1,253 @@
+"""Backups of guests that write meanwhile: judged by virsh, qemu-img, sha256sum and the numbers that the guest wrote."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import json
+import re
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector, count
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+
+pytestmark = pytest.mark.lab
+
+LAB = Hypervisors("backup")
+on = functools.partial(LAB.on, "hyper1")
+REPOSITORY = "/srv/backup"
+STATE = f"virsh dumpxml --inactive g; virsh checkpoint-list --name g; find {REPOSITORY} | sort"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hypervisor() -> Iterator[None]:
+    """Two hypervisors of two releases."""
+    with hypervisors("backup", hosts=2, more=("--host", "hyper2=trixie")):
+        for host in ("hyper1", "hyper2"):
+            boot = base64.b64encode(boot_sector(1)).decode()
+            LAB.on(host, f"base64 -d > /root/boot; mkdir -p {IMAGES} {REPOSITORY}", given=boot)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """What a test makes goes with it."""
+    yield
+    for host in ("hyper1", "hyper2"):
+        LAB.on(
+            host,
+            "virsh -q destroy g; virsh -q undefine g --snapshots-metadata --checkpoints-metadata 2>/dev/null; "
+            f"umount {REPOSITORY} 2>/dev/null; find {IMAGES} {REPOSITORY} -mindepth 1 -delete; "
+            "virsh -q pool-refresh default; true",
+        )
+
+
+def backup(*, check: bool = False, host: str = "hyper1", **options: t.Any) -> dict[str, t.Any]:
+    """What the module answers of the guest."""
+    task = {"corral.virt.virt_backup": {"guests": ["g"], "repository": REPOSITORY, **options}, "register": "told"}
+    return t.cast("dict[str, t.Any]", LAB.tell(task, hosts=host, check=check)[host]["results"][0])
+
+
+def refused(**options: t.Any) -> str:
+    """Why there is no backup."""
+    return LAB.module("virt_backup", ok=False, **{"guests": ["g"], "repository": REPOSITORY, **options})
+
+
+def points(host: str = "hyper1", **options: t.Any) -> tuple[list[dict[str, t.Any]], list[str]]:
+    """The points of the guest, and what there is to see to."""
+    task = {"corral.virt.virt_backup_info": {"repository": REPOSITORY, **options}, "register": "told"}
+    told = LAB.tell(task, hosts=host)[host]
+    return (told["guests"][0]["points"] if told["guests"] else []), told["problems"]
+
+
+def guest(*, raw: bool = False, start: bool = True) -> None:
+    """A guest that numbers the sectors of its first disk, which stands on another file."""
+    on(f"qemu-img create -q -f qcow2 {IMAGES}/base 32M; qemu-io -c 'write -q -P 3 24M 2M' {IMAGES}/base")
+    on(
+        f"qemu-img create -q -f qcow2 -b {IMAGES}/base -F qcow2 {IMAGES}/a; "
+        f"qemu-io -c 'write -q -s /root/boot 0 512' {IMAGES}/a"
+    )
+    on(f"head -c 2M /dev/urandom > {IMAGES}/b; qemu-img resize -q -f raw {IMAGES}/b 8M" if raw else "true")
+    forms = {"a": "qcow2", **({"b": "raw"} if raw else {})}
+    disks = "".join(
+        f"<disk type='file' device='disk'><driver name='qemu' type='{form}'/><source file='{IMAGES}/{name}'/>"
+        f"<target dev='vd{name}' bus='virtio'/></disk>"
+        for name, form in forms.items()
+    )
+    xml = (
+        "<domain type='qemu'><name>g</name><memory unit='MiB'>64</memory><os><type arch='x86_64' machine='q35'>hvm"
+        f"</type></os><features><acpi/></features><devices>{disks}<serial type='pty'/></devices></domain>"
+    )
+    on("cat > /root/g.xml && virsh -q define /root/g.xml && virsh -q pool-refresh default", given=xml)
+    if start:
+        on("virsh -q start g")
+        grows(0)
+
+
+def numbers(path: str, host: str = "hyper1") -> int:
+    """How many sectors a disk has; all of them are right."""
+    raw = LAB.on(
+        host,
+        f"qemu-img convert -U -O raw {path} /root/raw && head -c 4M /root/raw | gzip | base64 -w0; rm -f /root/raw",
+    )
+    return count(gzip.decompress(base64.b64decode(raw)))
+
+
+def grows(before: int) -> None:
+    """Wait until the guest has written more."""
+    until(lambda: numbers(f"{IMAGES}/a") > before + 3, 60, every_s=0.5)
+
+
+def file_of(point: str, name: str = "vda.qcow2") -> str:
+    return f"{REPOSITORY}/$(virsh domuuid g)/{point}/{name}"
+
+
+def zero(path: str) -> str:
+    """The digest of what a disk holds."""
+    return on(f"qemu-img convert -U -O raw {path} /root/raw; sha256sum </root/raw; rm /root/raw").split()[0]
+
+
+def test_each_point_is_whole_and_holds_only_what_was_changed() -> None:
+    guest(raw=True)
+    before = on(STATE)
+    checked = backup(check=True)
+    assert on(STATE) == before, "check mode changes nothing"
+    first = backup()
+    assert [one.partition(" (")[0] for one in checked["steps"]] == [one.partition(" (")[0] for one in first["steps"]]
+    assert [disk["reason"] is not None for disk in first["disks"]] == [True, True]
+    made = [first["point"]]
+    for _ in range(2):
+        grows(numbers(file_of(made[-1])))
+        told = backup()
+        assert (told["disks"][0]["reason"], told["disks"][0]["parent"]) == (None, made[-1])
+        assert "raw" in told["disks"][1]["reason"]
+        made.append(told["point"])
+    assert on("virsh checkpoint-list --name g").split() == [f"corral-{made[-1]}"]
+    held = [numbers(file_of(point)) for point in made]
+    assert held == sorted(set(held)), "each has more than the one before"
+    sizes = [int(on(f"stat -c %s {file_of(point)}")) for point in made]
+    assert max(sizes[1:]) < sizes[0] / 2, "the pattern of the disk below is in the first alone"
+    on("virsh -q suspend g")
+    last = backup()["point"]
+    on("virsh -q destroy g --graceful")
+    assert "identical" in on(f"qemu-img compare {file_of(last)} {IMAGES}/a")
+    assert "identical" in on(f"qemu-img compare -F raw {file_of(last, 'vdb.qcow2')} {IMAGES}/b")
+    there, problems = points(verify=True)
+    assert [point["id"] for point in there] == [*made, last] and problems == []
+    assert on(f"stat -c '%a %U' {file_of(last)} {file_of(last, '')}").split() == ["400", "root", "700", "root"]
+    on(f"printf x | dd of={file_of(made[1])} bs=1 seek=300000 conv=notrunc status=none")
+    there, problems = points(verify=True)
+    assert [point["restorable"] for point in there] == [True, False, False, False]
+    assert f"backup {made[1]} of g: its file vda.qcow2 is damaged" in problems[0]
+
+
+def test_off_it_is_copied_once_and_lost_bitmaps_are_told() -> None:
+    guest()
+    first = backup()["point"]
+    on("virsh -q destroy g --graceful")
+    off = backup()
+    assert off["disks"][0]["reason"] == "all, as the guest is off"
+    assert "identical" in on(f"qemu-img compare {file_of(off['point'])} {IMAGES}/a")
+    again = backup()
+    assert not again["changed"] and "was not written since" in again["notes"][0]
+    on("virsh -q start g")
+    on_again = backup()
+    assert on_again["disks"][0]["parent"] == first, "its bitmap has gone on since then"
+    on("kill -9 $(pgrep -f guest=g,)")
+    until(lambda: on("virsh domstate g") == "shut off", 20, every_s=0.5)
+    on("virsh -q start g")
+    killed = backup()
+    assert "QEMU was killed" in killed["disks"][0]["reason"] and not killed["disks"][0]["parent"]
+    on("virsh -q blockresize g vda 40M")
+    assert "its size was 32 MiB" in backup()["disks"][0]["reason"]
+    assert len(on("virsh checkpoint-list --name g").split()) == 1
+
+
+def test_old_points_go_but_none_that_another_stands_on() -> None:
+    guest()
+    made = [backup(increments=1)["point"] for _ in range(3)]
+    there, _ = points()
+    assert [disk["depth"] for point in there for disk in point["disks"]] == [0, 1, 0], "the third was made whole"
+    on(f"qemu-img info {file_of(made[2])} | grep -c backing", ok=False)
+    assert made[1] in refused(state="absent", point=made[0])
+    kept = backup(increments=1, keep={"daily": 1})
+    assert [point["id"] for point in points()[0]] == [made[2], kept["point"]], "the last stands on the third"
+    assert numbers(file_of(kept["point"])) > 0
+
+
+def test_a_repository_is_what_it_should_be() -> None:
+    guest(start=False)
+    for wrong, why in ((f"{REPOSITORY}/none", "there is no directory"), (IMAGES, "is no repository of backups")):
+        assert why in refused(repository=wrong)
+    on("mkdir -m 700 /srv/closed; mkdir -p /srv/closed/backup")
+    assert "chmod o+x /srv/closed" in refused(repository="/srv/closed/backup")
+    on(f"mount -t tmpfs -o size=1m none {REPOSITORY}")
+    assert "make room" in refused()
+    assert on(f"ls {REPOSITORY}") == ""
+
+
+def test_a_full_repository_and_a_killed_run_leave_the_points_as_they_are() -> None:
+    """What was changed until then is in the next one."""
+    guest()
+    on(f"mount -t tmpfs -o size=80m none {REPOSITORY}")
+    first = backup()["point"]
+    on(f"dd if=/dev/zero of={REPOSITORY}/$(virsh domuuid g)/filling bs=1M status=none || true", ok=True)
+    assert "make room" in refused()
+    on(f"rm {REPOSITORY}/$(virsh domuuid g)/filling")
+    part = f"{REPOSITORY}/$(virsh domuuid g)/20260101T000000Z-00000000.part"
+    on(f"mkdir {part}; echo half > {part}/vda.qcow2")
+    on(
+        "virsh checkpoint-create-as g corral-20260101T000000Z-00000000 --diskspec vda "
+        f"--description 'corral.virt backup, repository '$(grep -o '[0-9a-f-]\\{{36\\}}' {REPOSITORY}/corral-backup.json)"
+    )
+    grows(numbers(file_of(first)))
+    told = backup()
+    assert told["disks"][0]["parent"] == first
+    assert [step.partition(" of g")[0] for step in told["steps"]][:2] == [
+        "delete checkpoint corral-20260101T000000Z-00000000",
+        "delete the interrupted backup 20260101T000000Z-00000000",
+    ]
+    assert on(f"test ! -e {part} && virsh checkpoint-list --name g").split() == [f"corral-{told['point']}"]
+    assert numbers(file_of(told["point"])) > numbers(file_of(first))
+
+
+def test_the_chain_goes_on_after_a_migration() -> None:
+    """To the other release and back; the repository is the same on both."""
+    guest()
+    made = [backup()["point"]]
+    for source, dest in (("hyper1", "hyper2"), ("hyper2", "hyper1")):
+        move = {"corral.virt.virt_migrate": {"name": "g", "dest": dest}}
+        LAB.play(move, hosts=source)
+        carry = f"tar -C {REPOSITORY} -c . | base64 -w0"
+        LAB.on(dest, f"base64 -d | tar -C {REPOSITORY} -x", given=LAB.on(source, carry))
+        told = backup(host=dest)
+        assert any("let libvirt know checkpoint" in step for step in told["steps"]), told
+        assert (told["disks"][0]["reason"], told["disks"][0]["parent"]) == (None, made[-1]), told
+        made.append(told["point"])
+    held = [numbers(file_of(point)) for point in made]
+    assert held == sorted(set(held))
+    on("virsh -q destroy g --graceful")
+
+
+def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
+    guest()
+    book = ("ansible-playbook", *LAB.ask_nobody, "-e", f"virt_backup_repository={REPOSITORY}", "--limit", "hyper1")
+    assert "finish the backup of g" in LAB.run(*book, "corral.virt.backup", "-e", "guest=g")
+    output = LAB.run(*book, "corral.virt.backups", "-e", "verify=true", "-e", "every=1h")
+    assert re.search(r"hyper1 +g +\d{8}T\d{6}Z-\w{8} .* all ", output)
+    on(f"rm {file_of('*', 'vda.qcow2')}")
+    broken = LAB.run(*book, "corral.virt.backups", "-e", "every=1h", ok=False)
+    assert "its file vda.qcow2 is missing" in broken and "g has no backup" in broken
+    told = json.loads(
+        LAB.run(*book, "corral.virt.backups", "-e", "format=json", ok=False)
+        .partition("\nPLAY RECAP")[0]
+        .rpartition("TASK [Print the report]")[2]
+        .partition("\n")[2]
+        .partition("\nTASK")[0]
+    )
+    assert told["hosts"][0]["backups"] == []
