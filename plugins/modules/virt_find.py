@@ -29,7 +29,7 @@ options:
     required: true
     choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, add_disk,
       remove_disk, add_nic, remove_nic, insert_iso, eject, migrate, move_disk, snapshot, revert,
-      delete_snapshot, rename, import]
+      delete_snapshot, backup, rename, import]
   arguments:
     description: Arguments of the action, from RV(corral.virt.virt_arguments#module:arguments).
     type: dict

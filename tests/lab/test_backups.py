@@ -158,7 +158,7 @@ def test_off_it_is_copied_once_and_lost_bitmaps_are_told() -> None:
     on("virsh -q start g")
     on_again = backup()
     assert on_again["disks"][0]["parent"] == first, "its bitmap has gone on since then"
-    on("kill -9 $(pgrep -f guest=g,)")
+    on("kill -9 $(cat /run/libvirt/qemu/g.pid)")
     until(lambda: on("virsh domstate g") == "shut off", 20, every_s=0.5)
     on("virsh -q start g")
     killed = backup()

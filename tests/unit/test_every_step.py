@@ -28,6 +28,7 @@ BASES = {
     "_power.plan_power_steps.GuestStep",
     "_storage.plan_mount.MountStep",
     "_snapshot.plan_snapshot_steps.SnapshotStep",
+    "_backup.plan_backup_steps.BackupStep",
 }
 
 # Steps in no table: whoever passes them to the gate passes their doer with them.

@@ -687,7 +687,9 @@ BUDGETS_KIB |= {
     "virt_nwfilter_info": 70,
     "virt_disk_move": 247,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 254,
-    "virt_snapshot": 284,  # with all that is looked at before a file or a definition goes
+    "virt_backup": 130,
+    "virt_backup_info": 44,
+    "virt_snapshot": 285,  # with all that is looked at before a file or a definition goes
     "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 73,
@@ -698,7 +700,7 @@ BUDGETS_KIB |= {
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
 # hosts know of a block device, a pool or a server. It carries snapshots, with their files.
-BUDGETS_KIB |= {"virt_migrate": 280, "virt_migrations": 279, "virt_tls": 50}
+BUDGETS_KIB |= {"virt_migrate": 281, "virt_migrations": 281, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is

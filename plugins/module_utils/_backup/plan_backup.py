@@ -185,14 +185,17 @@ class BackupScene:
         return [one for one in found if one.repository == self.repository.id and self.repository.id]
 
 
-def scene(spec: BackupSpec, host: BackupHost, assumed: t.Collection[str] = ()) -> BackupScene:
-    """The guest with its repository; raises NotFound, or Refused if the path is no repository."""
+def scene(spec: BackupSpec, host: BackupHost, again: t.Collection[str] = (), *, assumed: bool = False) -> BackupScene:
+    """The guest with its repository; raises NotFound, or Refused if the path is no repository.
+
+    `again` are the checkpoints that libvirt was let know again; in check mode that is `assumed`.
+    """
     found = host.guest(spec.guest)
     if found is None:
         raise NotFound(f"cannot back up {spec.guest}: there is no such guest here; {WHERE_IT_IS}")
     is_new = checked_repository(spec.repository, host.facts(spec.repository), f"cannot back up {spec.guest}", new=True)
     repository = Repository("") if is_new else host.repository(spec.repository)
-    return BackupScene(spec, found, repository, is_new, host, frozenset(assumed))
+    return BackupScene(spec, found, repository, is_new, host, frozenset(again if assumed else ()))
 
 
 def repair(scene: BackupScene) -> BackupPlan:

@@ -56,7 +56,10 @@ def check_found(guests: t.Sequence[str] | None, repository: Repository, known: t
     there = {word for point in repository.points for word in (point.guest, point.uuid)}
     missing = [guest for guest in guests or () if guest not in there and guest not in known]
     if missing:
-        raise NotFound(f"cannot read backups: {path} has none of {', '.join(missing)}, and there is no such guest here")
+        raise NotFound(
+            f"cannot read backups: {path} has none of {', '.join(missing)}, and there is no such guest here; "
+            "omit guests to see those that it has"
+        )
 
 
 def inherited(points: t.Sequence[BackupPoint], damaged: t.Mapping[str, t.Sequence[str]]) -> dict[str, list[str]]:

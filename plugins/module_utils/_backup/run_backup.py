@@ -30,16 +30,20 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import BackupPlan, BackupSpec, Checkpoint
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import libvirt_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Note
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import files_snapshot
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.run_snapshot import GuestSnapshotHost
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img, plan_clone_spec
-from ansible_collections.corral.virt.plugins.module_utils._system import locks
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_qemu_img,
+    libvirt_storage,
+    plan_clone_spec,
+    run_snapshots,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 
 __all__ = ["BackupGuestHost", "converge"]
@@ -66,7 +70,7 @@ def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any]
         tell = None
         if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
             gate.hold(stack, lambda: locks.locked(spec.guest, plan_backup.another_run(spec.guest)))
-            progress = Progress(run_disk_move.progress_file(spec.guest))
+            progress = Progress(os.path.join(private.place(), f"{spec.guest}.progress"))
             gate.hold(stack, lambda: progress)
             tell = progress
         work = _Work(connection, spec, params, tell)
@@ -95,8 +99,45 @@ def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:
     ]
 
 
-class BackupGuestHost(GuestSnapshotHost):
+class BackupGuestHost:
     """The host behind a connection, with a repository among its files."""
+
+    def __init__(self, connection: t.Any) -> None:
+        self._connection = connection
+
+    @asked
+    def guest(self, name: str) -> FoundGuest | None:
+        """The guest."""
+        return libvirt_query.find(self._connection, name)
+
+    def located(self, pool: str, volume: str) -> str | None:
+        """The path of a volume."""
+        return libvirt_storage.path_in(self._connection, pool, volume)
+
+    def disks(self, xml: str) -> list[GuestDisk]:
+        """The disks of a definition."""
+        return xml_snapshot.disks(xml, self.located)
+
+    def kept(self, uuid: str) -> tuple[str, ...]:
+        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
+        return libvirt_query.managed_state(self._connection, uuid)
+
+    def job(self, uuid: str, target: str) -> str | None:
+        """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
+        return libvirt_disk_move.job(self._connection, uuid, target)
+
+    def free_in(self, directory: str) -> int:
+        """Bytes that are free in a directory."""
+        return free_space.measure(directory, None).free_bytes
+
+    @asked
+    def host_uuid(self) -> str:
+        """The UUID of the host."""
+        return str(xml_host.host(libvirt_query.capabilities(self._connection))["uuid"])
+
+    def now_s(self) -> int:
+        """The time of the host, in seconds since the epoch."""
+        return int(time.time())
 
     @asked
     def facts(self, path: str) -> RepositoryFacts:
@@ -142,7 +183,9 @@ class BackupGuestHost(GuestSnapshotHost):
 
     def backed_states(self, xml: str, uuid: str) -> tuple[tuple[str, str], ...]:
         """Its UEFI variables, the directory with the state of its TPM, and its seed, each with the name of its copy."""
-        found = [(path, "tpm.tar" if os.path.isdir(path) else "nvram.fd") for path in self.state_files(xml, uuid)]
+        found = [
+            (path, "tpm.tar" if os.path.isdir(path) else "nvram.fd") for path in run_snapshots.state_files(xml, uuid)
+        ]
         seed = xml_backup.seed(xml, self.located)
         return (*found, *([(seed, "seed.iso")] if seed and os.path.isfile(seed) else []))
 
@@ -178,8 +221,8 @@ class _Work:
     def converge(self, gate: Gate, mended: BackupPlan) -> tuple[BackupPlan, list[object]]:
         """Plan and do; the plan, and what its steps returned."""
         again = [step.name for step in mended.steps if isinstance(step, plan_backup_steps.RedefineCheckpoint)]
-        assumed = again if gate.assumes(lambda: bool(again)) else ()
-        made = plan_backup.plan(plan_backup.scene(self.spec, self.host, assumed))
+        assumed = gate.assumes(lambda: bool(again))
+        made = plan_backup.plan(plan_backup.scene(self.spec, self.host, again, assumed=assumed))
         return made, gate.run(made.steps, self.do)
 
     def do(self, step: GuestStep) -> object:

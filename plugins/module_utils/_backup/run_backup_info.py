@@ -28,13 +28,13 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     whole = files_repository.read(path, str(facts.marker))
     plan_backup_info.check_found(wanted, whole, [word for one in known for word in one], path)
     repository = plan_backup_info.chosen(whole, wanted)
-    damage = _problems(path, repository, whole, verify=params["verify"])
+    damage = _damage(path, repository, whole, verify=params["verify"])
     guests = plan_backup_info.described(repository, damage, int(time.time()))
     problems = plan_backup_info.problems(repository, guests, known=known, every_s=every_s, wanted=wanted)
     return {"guests": guests, "problems": list(problems)}
 
 
-def _problems(path: str, repository: Repository, whole: Repository, *, verify: bool) -> dict[str, list[str]]:
+def _damage(path: str, repository: Repository, whole: Repository, *, verify: bool) -> dict[str, list[str]]:
     """Why points cannot be restored, by ID: missing and damaged files, and those of points that they stand on."""
     damaged = {point.id: _damaged(path, point) for point in repository.points if verify}
     return plan_backup_info.inherited(whole.points, damaged)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-__all__ = ["PERIODS", "Taken", "expired", "keep_problems"]
+__all__ = ["PERIODS", "Dated", "expired", "keep_problems"]
 
 PERIODS = {"hourly": "%Y%m%d%H", "daily": "%Y%m%d", "weekly": "%G-%V", "monthly": "%Y%m", "yearly": "%Y"}
 
 
-class Taken(t.Protocol):
+class Dated(t.Protocol):
     """Something that was taken at a time."""
 
     @property
@@ -33,7 +33,7 @@ def keep_problems(keep: t.Mapping[str, int]) -> t.Iterator[str]:
     yield from (f"keep.{period}: must not be negative, as {count} is" for period, count in keep.items() if count < 0)
 
 
-def expired(found: t.Iterable[Taken], keep: t.Mapping[str, int]) -> list[str]:
+def expired(found: t.Iterable[Dated], keep: t.Mapping[str, int]) -> list[str]:
     """The names of those whose time is over, the oldest first.
 
     The newest of each hour, day, ISO week, month and year (UTC) counts, of as many of them as are kept. The newest of

@@ -29,7 +29,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot i
     with_files,
     without_chains,
 )
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import variables
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_guest_steps,
     run_definition,
@@ -70,7 +69,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = ["GuestSnapshotHost", "converge"]
 
-_TPM = "/var/lib/libvirt/swtpm"
 _THAW_S, _START_S = 30, 60  # after which systemd thaws or starts a guest whose run has died
 _PLANS: dict[str, t.Callable[[plan_snapshot.Scene], SnapshotPlan]] = {
     "present": plan_take.plan,
@@ -178,9 +176,7 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
 
     def state_files(self, xml: str, uuid: str) -> tuple[str, ...]:
         """Its UEFI variables and the directory with the state of its TPM, where they exist."""
-        root = parse(xml)
-        tpm = [os.path.join(_TPM, uuid)] if root.find("devices/tpm/backend[@type='emulator']") is not None else []
-        return tuple(path for path in (*variables(root), *tpm) if os.path.exists(path))
+        return run_snapshots.state_files(xml, uuid)
 
     def has_bitmaps(self, path: str) -> bool:
         """True if a qcow2 holds bitmaps of changed blocks."""

@@ -245,14 +245,15 @@ def _backups(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
 
 def _backup(one: Report) -> list[_Cell]:
     deepest = max((disk["depth"] or 0 for disk in one["disks"]), default=0)
-    how = "quiesced" if one["quiesced"] else "like a power cut" if one["running"] else "off"
+    how = "like a power cut" if one["running"] else "off"
+    state = _Cell("quiesced" if one["quiesced"] else how)
     return [
         _Cell(one["guest"]),
         _Cell(one["id"]),
         _Cell(one["created"]),
         _Cell("all" if not deepest else f"changes, on {deepest}"),
         _Cell(size(one["stored_bytes"]), right=True),
-        _Cell(how) if one["restorable"] else _Cell("damaged", "red"),
+        state if one["restorable"] else _Cell("damaged", "red"),
     ]
 
 
