@@ -1,0 +1,491 @@
+"""What is done about backups: the steps, why all of a disk is copied, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._backup import (
+    plan_backup,
+    plan_backup_info,
+    plan_repository,
+    xml_backup,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    BackupDisk,
+    BackupPoint,
+    BrokenPoint,
+    Repository,
+    RepositoryFacts,
+    chains,
+    manifest,
+    read_manifest,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import (
+    BackupPlan,
+    BackupSpec,
+    Checkpoint,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
+    DeletePoint,
+    DropCheckpoint,
+    FinishPoint,
+    PushDisks,
+)
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
+
+UUID, HOST, STORE = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", "h1", "/srv/b"
+NOW_S, DAY_S, MIB = 1_795_878_000, 86400, 1024**2
+REPOSITORY = "5e0a4a56-37a5-4c6b-8a4c-7f7e7d4d3f10"
+MARKER = json.dumps({"version": 1, "id": REPOSITORY})
+AGENT = (
+    "<domain><devices><channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0' state='connected'/>"
+    "</channel></devices></domain>"
+)
+VDA = GuestDisk("vda", "file", "/i/a.qcow2", "qcow2", written=True)
+RAW = GuestDisk("vdb", "file", "/i/b.raw", "raw", written=True)
+ISO = GuestDisk("sda", "file", "/i/c.iso", "raw", written=False)
+
+
+def stored(target: str = "vda", **more: t.Any) -> BackupDisk:
+    """A disk of a point, as it still is."""
+    what: dict[str, t.Any] = {"source": "/i/a.qcow2", "format": "qcow2", "inode": 7, "written_ns": 5, "reason": "all"}
+    return BackupDisk(target, 64 * MIB, **{**what, **more})
+
+
+def ident(number: int) -> str:
+    return f"202611{number:02}T000000Z-0000000{number % 10}"
+
+
+def point(number: int, *disks: BackupDisk, **more: t.Any) -> BackupPoint:
+    """The point of a day; with a checkpoint, if it is not said otherwise."""
+    what: dict[str, t.Any] = {"checkpoint": f"corral-{ident(number)}", "host": HOST, **more}
+    return BackupPoint(
+        ident(number), "g", UUID, NOW_S - (30 - number) * DAY_S, what.pop("host"), disks or (stored(),), **what
+    )
+
+
+def chain(*numbers: int, **more: t.Any) -> tuple[BackupPoint, ...]:
+    """Points that stand on each other."""
+    made = [point(numbers[0], **more)]
+    for number in numbers[1:]:
+        made.append(point(number, stored(reason="", parent=made[-1].id), **more))
+    return tuple(made)
+
+
+PLACE = RepositoryFacts(True, MARKER, (), None, 2)
+
+
+@dataclasses.dataclass
+class Host:
+    """A `BackupHost` that knows all its answers."""
+
+    points: tuple[BackupPoint, ...] = ()
+    known: t.Sequence[Checkpoint] | None = None  # None: that of the newest point, with a bitmap
+    all_disks: tuple[GuestDisk, ...] = (VDA,)
+    running: bool = True
+    persistent: bool = True
+    xml: str = "<domain><devices/></domain>"
+    keeps: tuple[str, ...] = ()
+    at_work: str | None = None
+    backup: tuple[str, ...] | None = None
+    size: int = 64 * MIB
+    file: tuple[int, int, int] = (7, 5, 1)
+    free: int = 1024**3
+    unfinished: tuple[BackupPoint, ...] = ()
+    broken: tuple[BrokenPoint, ...] = ()
+    place: RepositoryFacts = PLACE
+    clock: int = NOW_S
+
+    def guest(self, name: str) -> FoundGuest | None:
+        live = self.xml if self.running else None
+        state = "running" if self.running else "off"
+        return FoundGuest("g", UUID, state, self.persistent, False, self.xml, live) if name == "g" else None
+
+    def facts(self, _path: str) -> RepositoryFacts:
+        return self.place
+
+    def repository(self, _path: str) -> Repository:
+        return Repository(REPOSITORY, self.points, self.broken, self.unfinished)
+
+    def disks(self, _xml: str) -> list[GuestDisk]:
+        return list(self.all_disks)
+
+    def kept(self, _uuid: str) -> tuple[str, ...]:
+        return self.keeps
+
+    def checkpoints(self, _uuid: str) -> list[Checkpoint]:
+        newest = [one for one in self.points if one.checkpoint][-1:]
+        found = [Checkpoint(str(one.checkpoint), REPOSITORY, {"vda": MIB}) for one in newest]
+        return found if self.known is None else list(self.known)
+
+    def backup_job(self, _uuid: str) -> tuple[str, ...] | None:
+        return self.backup
+
+    def job(self, _uuid: str, _target: str) -> str | None:
+        return self.at_work
+
+    def size_bytes(self, _uuid: str, _disk: GuestDisk) -> int:
+        return self.size
+
+    def file_facts(self, _path: str) -> tuple[int, int, int]:
+        return self.file
+
+    def flat_bytes(self, _disk: GuestDisk) -> int:
+        return 20 * MIB
+
+    def backed_states(self, _xml: str, _uuid: str) -> tuple[tuple[str, str], ...]:
+        return (("/nvram/g.fd", "nvram.fd"),)
+
+    def free_in(self, _directory: str) -> int:
+        return self.free
+
+    def host_uuid(self) -> str:
+        return HOST
+
+    def token(self) -> str:
+        return "1a2b3c4d"
+
+    def now_s(self) -> int:
+        return self.clock
+
+
+def spec(**more: t.Any) -> BackupSpec:
+    return BackupSpec("g", STORE, **more)
+
+
+def planned(host: Host, **more: t.Any) -> BackupPlan:
+    return plan_backup.plan(plan_backup.scene(spec(**more), host))
+
+
+def mended(host: Host) -> list[str]:
+    return [str(step) for step in plan_backup.repair(plan_backup.scene(spec(), host)).steps]
+
+
+def reason(host: Host) -> str:
+    """Why all of vda is copied; empty if only its changes are."""
+    made = planned(host).point
+    assert made and made.disks[0].target == "vda"
+    assert bool(made.disks[0].reason) != bool(made.disks[0].parent)
+    return made.disks[0].reason
+
+
+def test_the_first_backup_holds_all_and_marks_the_directory() -> None:
+    made = planned(Host(place=RepositoryFacts(True), all_disks=(VDA, RAW, ISO)))
+    assert [str(step) for step in made.steps] == [
+        "create backup repository /srv/b",
+        (
+            "copy the disks of g (vda: all, as it is the first backup; vdb: all, as a raw disk does not note what is "
+            "changed; 40 MiB)"
+        ),
+        "changed; 40 MiB)",
+        "finish the backup of g",
+    ]
+    push = t.cast(PushDisks, made.steps[2])
+    assert (push.targets, push.bitmaps, push.since) == (("vda", "vdb", "sda"), ("vda",), None)
+    assert made.point and made.point.checkpoint == f"corral-{made.point.id}" and not made.point.parents
+    assert made.point.states == (("/nvram/g.fd", "nvram.fd"),)
+
+
+def test_later_ones_hold_what_was_changed_and_the_checkpoint_goes_last() -> None:
+    made = planned(Host(chain(1, 2)))
+    assert [str(step) for step in made.steps] == [
+        "begin a backup of g",
+        "copy the disks of g (vda: what was changed; 1 MiB)",
+        "finish the backup of g",
+        f"delete checkpoint corral-{ident(2)} of g",
+    ]
+    push = t.cast(PushDisks, made.steps[1])
+    assert push.since == f"corral-{ident(2)}" and push.point.disks[0].parent == ident(2)
+
+
+REASONS: list[tuple[str, dict[str, t.Any]]] = [
+    ("", {"points": chain(1, 2)}),
+    ("all, as it is the first backup", {}),
+    ("all, as no backup was taken while it ran", {"points": (point(1, checkpoint=None),)}),
+    ("all, as its size was 64 MiB", {"points": chain(1), "size": 65 * MIB}),
+    ("all, as its file is another one than at the last backup", {"points": chain(1), "file": (8, 5, 1)}),
+    ("", {"points": chain(1, host="h2"), "file": (8, 5, 1)}),
+    ("all, as the disk is new", {"points": (point(1, stored("vdz")),)}),
+    (
+        "all, as what was changed is unknown: its bitmap is missing, or QEMU was killed",
+        {"points": chain(1), "known": ()},
+    ),
+    (f"all, as a backup that {ident(2)} stands on is missing or damaged", {"points": chain(1, 2)[1:]}),
+    (
+        "all, as what was changed is unknown: its bitmap is missing, or QEMU was killed",
+        {"points": chain(1), "known": [Checkpoint(f"corral-{ident(1)}", REPOSITORY)]},
+    ),
+    (
+        "all, as what was changed is unknown: its bitmap is missing, or QEMU was killed",
+        {"points": chain(1), "known": [Checkpoint(f"corral-{ident(1)}", "another", {"vda": 1})]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("expected", "facts"), REASONS, ids=[str(number) for number in range(len(REASONS))])
+def test_why_all_of_a_disk_is_copied(expected: str, facts: dict[str, t.Any]) -> None:
+    assert reason(Host(**facts)) == expected
+
+
+def test_a_long_chain_is_made_whole_in_the_repository() -> None:
+    for increments, whole in ((3, ()), (2, ("vda",))):
+        made = planned(Host(chain(1, 2, 3)), increments=increments)
+        assert t.cast(FinishPoint, made.steps[2]).flatten == whole
+    assert reason(Host(chain(1))) == "" and t.cast(
+        FinishPoint, planned(Host(chain(1)), increments=0).steps[2]
+    ).flatten == ("vda",)
+
+
+def test_a_guest_that_is_off_is_copied_unless_nobody_has_written() -> None:
+    off = point(3, checkpoint=None, running=False)
+    made = planned(Host((*chain(1), off), running=False))
+    assert made.steps == () and made.notes == (f"g was not written since backup {ident(3)}",)
+    for changed in ({"file": (7, 6, 1)}, {"size": 1}, {"points": (point(3),)}):
+        facts: dict[str, t.Any] = {"points": (*chain(1), off), "running": False, **changed}
+        steps = [str(step) for step in planned(Host(**facts)).steps]
+        assert steps[1] == "copy disk vda of g (all, as the guest is off)", changed
+    assert planned(Host((*chain(1), off))).point.disks[0].parent == ident(1), "its bitmap went on"  # type: ignore[union-attr]
+
+
+def test_a_clock_that_went_back_does_not_change_the_order() -> None:
+    made = planned(Host(chain(1, 29), clock=NOW_S - 20 * DAY_S)).point
+    assert made and made.created_s == point(29).created_s + 1
+
+
+REFUSED: list[tuple[str, dict[str, t.Any], dict[str, t.Any]]] = [
+    ("it is transient", {"persistent": False}, {}),
+    ("no disk that it writes to", {"all_disks": (ISO,)}, {}),
+    ("quiesce: required needs a running guest", {}, {"quiesce": "required"}),
+    (r"discard the image \(virsh managedsave-remove g\)", {"keeps": ("managed_save",)}, {}),
+    (r"a block job \(copy\) works on disk vda \(virsh blockjob g vda\)", {"at_work": "copy"}, {}),
+    ("is encrypted, and its backup would not be", {"all_disks": (VDA._replace(encrypted=True),)}, {}),
+    (
+        "back the guest up while it runs",
+        {"running": False, "all_disks": (VDA._replace(path=None, type="network"),)},
+        {},
+    ),
+    ("has 50 MiB free, and it needs about 84 MiB; make room, or keep less", {"free": 50 * MIB}, {}),
+    (f"{ident(2)} holds only what was changed since", {"points": chain(1, 2)}, {"point": ident(1)}),
+]
+
+
+@pytest.mark.parametrize(("why", "facts", "asked"), REFUSED, ids=[row[0][:20] for row in REFUSED])
+def test_what_is_refused(why: str, facts: dict[str, t.Any], asked: dict[str, t.Any]) -> None:
+    with pytest.raises(Refused, match=why):
+        planned(Host(**facts), **asked)
+
+
+def test_a_guest_that_is_not_here() -> None:
+    with pytest.raises(NotFound, match="there is no such guest here"):
+        plan_backup.scene(BackupSpec("other", STORE), Host())
+
+
+PLACES: list[tuple[str, RepositoryFacts]] = [
+    ("there is no directory /srv/b; create it, or mount", RepositoryFacts(False)),
+    (r"has other files \(a, b\)", RepositoryFacts(True, None, ("a", "b"))),
+    ("was not written by this version", RepositoryFacts(True, '{"version": 2, "id": "x"}')),
+    ("was not written by this version", RepositoryFacts(True, "half a mark")),
+    (r"\(chmod o\+x /srv\)", RepositoryFacts(True, MARKER, (), "/srv")),
+]
+
+
+@pytest.mark.parametrize(("why", "facts"), PLACES)
+def test_what_is_no_repository(why: str, facts: RepositoryFacts) -> None:
+    with pytest.raises(Refused, match=why):
+        planned(Host(place=facts))
+
+
+def test_an_empty_directory_is_a_repository_only_for_who_writes() -> None:
+    assert plan_repository.checked_repository("/", RepositoryFacts(True, None, (), "/"), "cannot", new=True)
+    with pytest.raises(Refused, match=r"has no corral-backup\.json; mount"):
+        plan_repository.checked_repository(STORE, RepositoryFacts(True), "cannot")
+    assert not plan_repository.checked_repository(STORE, RepositoryFacts(True, MARKER, (), "/srv"), "cannot")
+
+
+def test_what_interrupted_runs_left_goes() -> None:
+    left = point(9)
+    extra = Checkpoint(str(left.checkpoint), REPOSITORY, {})
+    newest = Checkpoint(f"corral-{ident(2)}", REPOSITORY, {"vda": 1})
+    others = Checkpoint("somebodys", None, {}), Checkpoint("corral-x", "another repository", {})
+    host = Host(
+        chain(1, 2),
+        [newest, extra, *others],
+        unfinished=(left,),
+        broken=(BrokenPoint(ident(8) + ".part", UUID, "it has no manifest"), BrokenPoint(ident(7), UUID, "damaged")),
+    )
+    assert mended(host) == [
+        f"delete checkpoint corral-{ident(9)} of g",
+        f"delete the interrupted backup {ident(9)} of g",
+        f"delete the interrupted backup {ident(8)} of g",
+    ]
+    off = dataclasses.replace(host, running=False)
+    assert not [one for one in mended(off) if "checkpoint" in one], "libvirt can do that only while it runs"
+
+
+def test_a_job_that_goes_on_is_finished() -> None:
+    left = point(9)
+    files = (f"{STORE}/{UUID}/{left.id}.part/vda.qcow2",)
+    extra = Checkpoint(str(left.checkpoint), REPOSITORY, {})
+    found = mended(
+        Host(chain(1), [Checkpoint(f"corral-{ident(1)}", REPOSITORY), extra], unfinished=(left,), backup=files)
+    )
+    assert found == ["go on copying the disks of g (vda: all)", "finish the backup of g"]
+    for job in (("/elsewhere/vda.qcow2",), ()):
+        with pytest.raises(Refused, match=r"another backup of it is running .* \(virsh domjobabort g\)"):
+            mended(Host(chain(1), unfinished=(left,), backup=job))
+
+
+def test_after_a_migration_libvirt_is_told_of_the_checkpoint_again() -> None:
+    host = Host(chain(1, 2, host="h2"), known=())
+    assert mended(host) == [f"let libvirt know checkpoint corral-{ident(2)} of g again"]
+    assert mended(dataclasses.replace(host, running=False)) == []
+    again = [f"corral-{ident(2)}"]
+    for assumed, parent in ((True, ident(2)), (False, None)):
+        made = plan_backup.plan(plan_backup.scene(spec(), host, again, assumed=assumed)).point
+        assert made and made.disks[0].parent == parent
+
+
+def deleted(host: Host, **keep: int) -> list[str]:
+    return [step.point.id for step in planned(host, keep=keep).steps if isinstance(step, DeletePoint)]
+
+
+def test_old_points_go_and_none_that_a_kept_one_stands_on() -> None:
+    points = (*chain(1, 2, 3), *chain(10, 11))
+    assert deleted(Host(points), daily=1) == [ident(3), ident(2), ident(1)], "the new one stands on the last chain"
+    assert deleted(Host(points), daily=4) == []
+    assert deleted(Host(points), daily=2) == [ident(3), ident(2), ident(1)]
+    assert deleted(Host(points)) == []
+
+
+def test_what_was_seen_must_still_be_so() -> None:
+    made = chain(1, 2)
+    plan_backup.check_same_point(DeletePoint("g", UUID, made[1]), made)
+    for found in (
+        (made[0],),
+        (made[0], dataclasses.replace(made[1], quiesced=True)),
+        (*made, point(3, stored(parent=ident(2)))),
+    ):
+        with pytest.raises(Refused, match="it has changed meanwhile; run again"):
+            plan_backup.check_same_point(DeletePoint("g", UUID, made[1]), found)
+    step = DropCheckpoint("g", UUID, "corral-1", REPOSITORY)
+    plan_backup.check_same_checkpoint(step, [Checkpoint("corral-1", REPOSITORY)])
+    with pytest.raises(Refused, match="it is another one by now"):
+        plan_backup.check_same_checkpoint(step, [Checkpoint("corral-1", None)])
+    finish = FinishPoint("g", UUID, made[0])
+    plan_backup.check_unwritten(finish, {"/i/a": ((1, 2, 3), (1, 2, 3))})
+    with pytest.raises(Refused, match="/i/a was written while it was copied"):
+        plan_backup.check_unwritten(finish, {"/i/a": ((1, 2, 3), (1, 4, 3))})
+
+
+OPTIONS: dict[str, t.Any] = {
+    "guests": ["g"],
+    "repository": "/srv/b/",
+    "state": "present",
+    "point": None,
+    "quiesce": "auto",
+    "increments": 30,
+    "keep": None,
+    "bandwidth": 0,
+    "job_timeout": 7200,
+    "at_once": 2,
+}
+
+
+def test_all_problems_of_the_options_are_told_at_once() -> None:
+    assert plan_backup.checked(OPTIONS) == [BackupSpec("g", "/srv/b")]
+    wrong = {
+        "guests": ["g", "g"],
+        "repository": "b",
+        "increments": -1,
+        "keep": {"daily": 0, "weekly": -1},
+        "at_once": 0,
+    }
+    with pytest.raises(BadInput, match="guests: ") as told:
+        plan_backup.checked({**OPTIONS, **wrong})
+    assert [problem.partition(":")[0] for problem in told.value.problems] == [
+        *("guests", "repository", "increments", "at_once", "keep.weekly"),
+    ]
+    for given, why in (
+        ({"state": "absent"}, "requires it"),
+        ({"point": "x"}, "requires state: absent"),
+        ({"state": "absent", "point": "x", "keep": {"daily": 1}}, "requires state: present"),
+        ({"state": "absent", "point": "x", "guests": ["a", "b"]}, "name one"),
+        ({"guests": []}, "name at least one"),
+        ({"keep": {}}, "must keep at least one"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            plan_backup.checked({**OPTIONS, **given})
+
+
+def test_a_manifest_is_read_as_it_was_written_and_no_damaged_one() -> None:
+    made = point(1, stored(parent=ident(2)), files=(("domain.xml", "0" * 64),), states=(("/n", "nvram.fd"),))
+    text = manifest(made)
+    assert read_manifest(text, made.id) == read_manifest(text, made.id + ".part") == made
+    for wrong, why in (
+        (text[:-20], "damaged"),
+        (text.replace('"version": 1', '"version": 2'), "another version"),
+        (text.replace('"vda"', '"../vda"'), "outside"),
+        (text.replace("nvram.fd", "/etc/passwd"), "outside"),
+        (text.replace(ident(2), "../../x"), "outside"),
+        ("[]", "damaged"),
+        (text.replace('"sha256"', '"sha1"'), "damaged"),
+    ):
+        assert why in t.cast(str, read_manifest(wrong, made.id)), wrong
+    assert "is that of point" in t.cast(str, read_manifest(text, ident(3)))
+
+
+def test_chains_are_as_long_as_they_are_and_no_circle() -> None:
+    found = chains(chain(1, 2, 3))
+    assert list(found.values()) == [0, 1, 2]
+    circle = (point(1, stored(parent=ident(2))), point(2, stored(parent=ident(1))))
+    assert set(chains(circle).values()) == {-1}
+
+
+def test_documents_name_all_disks() -> None:
+    text = xml_backup.backup({"vda": "/b/vda.qcow2", "vdb": "/b/vdb.qcow2"}, {"vda": "corral-1"}, ("vda", "vdb", "sda"))
+    assert 'backupmode="incremental" incremental="corral-1"' in text and '<disk name="sda" backup="no"/>' in text
+    assert xml_backup.job_targets(text) == ("/b/vda.qcow2", "/b/vdb.qcow2")
+    made = xml_backup.checkpoint("corral-1", REPOSITORY, ("vda",), ("vda", "vdb"))
+    assert xml_backup.repository_of(made) == REPOSITORY and '<disk name="vdb" checkpoint="no"/>' in made
+    assert xml_backup.repository_of("<domaincheckpoint><description>mine</description></domaincheckpoint>") is None
+    sized = made.replace('name="vda"', 'name="vda" size="65536"')
+    assert xml_backup.sizes(sized) == {"vda": 65536} and xml_backup.sizes(made) == {}
+
+
+def test_what_there_is_to_see_to() -> None:
+    points = chain(1, 2)
+    broken = (BrokenPoint(ident(3), UUID, "its file vda.qcow2 is missing"),)
+    repository = Repository(REPOSITORY, points, broken, (point(4),))
+    damage = plan_backup_info.inherited(points, {ident(1): ["its file vda.qcow2 is damaged"]})
+    guests = plan_backup_info.described(repository, damage, NOW_S)
+    assert [one["restorable"] for one in guests[0]["points"]] == [False, False]
+    told = list(
+        plan_backup_info.problems(repository, guests, known=[("g", UUID), ("other", "u2")], every_s=DAY_S, wanted=None)
+    )
+    assert told == [
+        f"backup {ident(3)} of the guest with UUID {UUID} cannot be restored: its file vda.qcow2 is missing",
+        f"backup {ident(4)} of g was interrupted, or is being made; the next run sees to it",
+        f"backup {ident(1)} of g: its file vda.qcow2 is damaged",
+        f"backup {ident(2)} of g: it stands on {ident(1)}, which cannot be restored",
+        "the last backup of g is 40320 minutes old, and one is due every 1440 minutes",
+        "other has no backup",
+    ]
+    missing = plan_backup_info.inherited(points[1:], {})
+    assert missing == {ident(2): [f"it stands on {ident(1)}, which is missing or damaged"]}
+    chosen = plan_backup_info.chosen(repository, ["other"])
+    assert (chosen.points, chosen.broken, chosen.unfinished) == ((), (), ())
+    assert plan_backup_info.chosen(repository, ["g"]) == repository == plan_backup_info.chosen(repository, None)
+    with pytest.raises(NotFound, match="has none of nobody, and there is no such guest here"):
+        plan_backup_info.check_found(["nobody", "here", "g"], repository, ["here"], STORE)
+
+
+def test_durations() -> None:
+    assert [plan_backup_info.seconds(text) for text in ("90m", "24 h", "7d", "2w")] == [5400, 86400, 604800, 1209600]
+    with pytest.raises(BadInput, match=r"repository: .*; every: must be a number and one of m, h, d and w"):
+        plan_backup_info.checked({"repository": "b", "every": "1 day"})
