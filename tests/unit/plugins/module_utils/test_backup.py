@@ -179,11 +179,11 @@ def test_the_first_backup_holds_all_and_marks_the_directory() -> None:
     made = planned(Host(place=RepositoryFacts(True), all_disks=(VDA, RAW, ISO)))
     assert [str(step) for step in made.steps] == [
         "create backup repository /srv/b",
+        "begin a backup of g",
         (
             "copy the disks of g (vda: all, as it is the first backup; vdb: all, as a raw disk does not note what is "
             "changed; 40 MiB)"
         ),
-        "changed; 40 MiB)",
         "finish the backup of g",
     ]
     push = t.cast(PushDisks, made.steps[2])
