@@ -15,6 +15,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.tests.bench import (
+    backups,
     balancing,
     commands,
     console,
@@ -56,6 +57,7 @@ BENCHES: dict[str, Bench] = {
     "playbooks": playbooks,
     "storage": storage,
     "snapshots": snapshots,
+    "backups": backups,
     "console": console,
 }
 
