@@ -95,7 +95,7 @@ def awx(tmp_path: Path, collections: str) -> t.Iterator[Setup]:
 
 
 def test_everything_is_set_up_once_and_changes_are_seen(awx: Setup) -> None:
-    output = awx.run("--check")
+    output = awx.run("--check", **FEW_ONLY)
     assert awx.code == 0 and awx.changed > 0 and awx.held.writes == [], output
     output = awx.run()
     assert awx.code == 0 and awx.changed > 0, output

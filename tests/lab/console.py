@@ -18,7 +18,18 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, 
 from ansible_collections.corral.virt.roles.console.files import pack_console
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors
 
-__all__ = ["LOOKS", "PACKAGES", "PASSWORD", "PATIENCE_MS", "Browsing", "Site", "card", "connected", "violations"]
+__all__ = [
+    "LOOKS",
+    "PACKAGES",
+    "PASSWORD",
+    "PATIENCE_MS",
+    "Browsing",
+    "Site",
+    "card",
+    "connected",
+    "violations",
+    "violations_in_both_schemes",
+]
 
 PATIENCE_MS = 300_000  # for a run of Ansible, on a machine that does much else
 expect.set_options(timeout=PATIENCE_MS)
@@ -161,9 +172,25 @@ def _axe() -> str:
 def violations(page: Page) -> list[tuple[str, str]]:
     """What axe finds, and whether the page is wider than the screen."""
     page.evaluate(_axe() + "; 0")
-    found = [(each["id"], each["nodes"][0]["html"]) for each in page.evaluate("axe.run()")["violations"]]
+    found = [
+        (each["id"], each["nodes"][0]["html"])
+        for each in page.evaluate("axe.run()")["violations", "violations_in_both_schemes"]
+    ]
     fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     return found if fits else [*found, ("wider than the screen", page.url)]
+
+
+def violations_in_both_schemes(page: Page) -> list[tuple[str, str]]:
+    """What axe finds; in the dark, of the colours, which alone differ."""
+    found = violations(page)
+    page.emulate_media(color_scheme="dark")
+    options = '{runOnly: ["color-contrast"]}'
+    dark = [
+        (each["id"], each["nodes"][0]["html"])
+        for each in page.evaluate(f"axe.run({options})")["violations", "violations_in_both_schemes"]
+    ]
+    page.emulate_media(color_scheme="light")
+    return [*found, *dark]
 
 
 def changes(printed: str) -> int:

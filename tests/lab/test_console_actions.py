@@ -27,6 +27,7 @@ from ansible_collections.corral.virt.tests.lab.console import (
     card,
     connected,
     violations,
+    violations_in_both_schemes,
 )
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.lab.hypervisors import (
@@ -551,9 +552,10 @@ def test_a_user_of_the_guides_policy_reaches_no_file_of_a_hypervisor(browsing: B
     browsing.problems.clear()  # the browser reports the answers 403 and 400
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", ["light", "phone"])
 def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None:
     page = browsing.enter(**LOOKS[look])
+    seen = violations if look == "phone" else violations_in_both_schemes
     source = where("web1")
     expect(card(page, "web1", source)).to_be_visible()
     places = ["", f"guest/{source}/{LAB.uuid('web1', source)}", f"host/{source}", "jobs", "images", "audit", "users"]
@@ -562,24 +564,24 @@ def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None
         page.goto(f"{browsing.url}/#/{place}")
         expect(page.get_by_role("heading", level=1)).to_be_attached()
         page.wait_for_timeout(700)
-        assert violations(page) == [], place
+        assert seen(page) == [], place
     page.goto(f"{browsing.url}/#/")
     card(page, "web1", source).get_by_role("button", name="Actions of web1").click()
-    assert violations(page) == [], "menu"
+    assert seen(page) == [], "menu"
     page.get_by_role("menuitem", name="Migrate to").click()
     expect(page.get_by_role("radio").first).to_be_visible()
-    assert violations(page) == [], "migrate"
+    assert seen(page) == [], "migrate"
     page.keyboard.press("Escape")
     page.get_by_role("button", name="List").click()
-    assert violations(page) == [], "list"
+    assert seen(page) == [], "list"
     card(page, "web1", source).get_by_role("button", name="Actions of web1").click()
     page.get_by_role("menuitem", name="Change").click()
     expect(page.locator("#field-title")).to_be_visible()
-    assert violations(page) == [], "change"
+    assert seen(page) == [], "change"
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Create guest").click()
     page.get_by_text("More options").click()
-    assert violations(page) == [], "create"
+    assert seen(page) == [], "create"
 
 
 def test_a_guest_that_is_off_is_cloned_where_it_is(browsing: Browsing) -> None:
