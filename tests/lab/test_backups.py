@@ -6,6 +6,7 @@ import base64
 import functools
 import gzip
 import json
+import random
 import re
 import typing as t
 from collections.abc import Iterator
@@ -227,7 +228,7 @@ def test_the_chain_goes_on_after_a_migration() -> None:
         LAB.on(dest, f"base64 -d | tar -C {REPOSITORY} -x", given=LAB.on(source, carry))
         told = backup(host=dest)
         assert any("let libvirt know checkpoint" in step for step in told["steps"]), told
-        assert (told["disks"][0]["reason"], told["disks"][0]["parent"]) == (None, made[-1]), told
+        assert (told["disks"][0]["reason"], told["disks"][0]["parent"]) == (None, made[-1]), told["notes"]
         made.append(told["point"])
     held = [numbers(file_of(point)) for point in made]
     assert held == sorted(set(held))
@@ -251,3 +252,54 @@ def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
         .partition("\nTASK")[0]
     )
     assert told["hosts"][0]["backups"] == []
+
+
+@pytest.mark.deep
+def test_thirty_points_of_a_guest_under_load_are_whole() -> None:
+    """Before and after two migrations; each point has what was written until then, and nothing that is wrong."""
+    guest()
+    held = []
+    for number in range(30):
+        told = backup(increments=12)
+        held.append(told["point"])
+        if number:
+            assert told["disks"][0]["parent"] == held[-2] or "made whole" in told["disks"][0]["reason"], told
+    found = [numbers(file_of(point)) for point in held]
+    assert found == sorted(found) and len(set(found)) > 15, found
+    there, problems = points(verify=True)
+    assert problems == [] and max(disk["depth"] for point in there for disk in point["disks"]) == 12
+    on("virsh -q suspend g")
+    last = backup()["point"]
+    on("virsh -q destroy g --graceful")
+    assert "identical" in on(f"qemu-img compare {file_of(last)} {IMAGES}/a")
+
+
+@pytest.mark.deep
+def test_killed_at_any_moment() -> None:
+    """Whatever is killed, and when: all points that are listed are whole, and the next run makes one more."""
+    seed = random.randrange(1000)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    guest()
+    on(f"dd if=/dev/urandom of={IMAGES}/c bs=1M count=48 status=none")
+    on(f"virsh -q attach-disk g {IMAGES}/c vdc --subdriver raw --persistent; virsh -q pool-refresh default")
+    backup()
+    options = json.dumps({"guests": ["g"], "repository": REPOSITORY, "bandwidth": 40})
+    for number in range(20):
+        before = {point["id"] for point in points()[0]}
+        LAB.start("ansible", "hyper1", "-m", "virt_backup", "-a", options)
+        on("for n in $(seq 6000); do pgrep -x virt_backup >/dev/null && break; sleep 0.01; done")
+        kill = ("pkill -9 -x virt_backup", "kill -9 $(cat /run/libvirt/qemu/g.pid)", "kill -9 $(pidof libvirtd)")[
+            number % 3
+        ]
+        on(f"sleep {moments.uniform(0, 2.5)}; {kill} || true")
+        until(lambda: not on("pgrep -x virt_backup || true"), 120)
+        on("systemctl reset-failed libvirtd; systemctl start libvirtd; virsh -q start g 2>/dev/null || true")
+        assert on("virsh domstate g") == "running"
+        told = backup()
+        there, problems = points(verify=True)
+        assert problems == [] and {point["id"] for point in there} >= before | {told["point"]}, f"round {number}"
+        found = [numbers(file_of(point["id"])) for point in there]
+        assert found == sorted(found), f"round {number}"
+        assert on("virsh checkpoint-list --name g").split() == [f"corral-{told['point']}"]
+        assert on(f"ls -d {REPOSITORY}/*/*.part {REPOSITORY}/*/*.removed 2>/dev/null || true") == ""

@@ -58,8 +58,8 @@ def drop(connection: Connection, step: DropCheckpoint) -> None:
         found = domain.checkpointLookupByName(step.name)
         try:
             found.delete()
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_CHECKPOINT_INCONSISTENT:
+        except libvirt.libvirtError:
+            if not step.lost:
                 raise
             found.delete(libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY)
 

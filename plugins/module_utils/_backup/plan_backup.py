@@ -83,6 +83,7 @@ class Checkpoint(t.NamedTuple):
     name: str
     repository: str | None  # the ID of ours that it belongs to; None: somebody else's
     sizes: t.Mapping[str, int] = {}  # bytes that were written since, of disks with a usable bitmap
+    whole: bool = True  # none of its bitmaps is missing or broken
 
 
 class BackupHost(t.Protocol):
@@ -212,13 +213,18 @@ def repair(scene: BackupScene) -> BackupPlan:
     known = {one.name for one in scene.own_checkpoints}
     for one in scene.own_checkpoints if scene.found.active else ():
         if one.name not in _needed(scene, going):
-            steps.append(DropCheckpoint(*scene.whose, one.name, scene.repository.id))
+            steps.append(_dropped(scene, one))
     idents = [point.id for point in unfinished if point != going] + [one.id[: -len(PART)] for one in broken]
     steps += [DiscardPart(*scene.whose, ident) for ident in idents]
     base = scene.base
     if base and base.checkpoint and base.checkpoint not in known and scene.found.active and not going:
         steps.append(RedefineCheckpoint(*scene.whose, base.checkpoint, base.id))
     return BackupPlan(tuple(steps))
+
+
+def _dropped(scene: BackupScene, one: Checkpoint) -> DropCheckpoint:
+    """The step that deletes a checkpoint; without the sizes of all disks that noted changes, it is lost."""
+    return DropCheckpoint(*scene.whose, one.name, scene.repository.id, lost=not one.whole)
 
 
 def _needed(scene: BackupScene, going: BackupPoint | None) -> set[str]:
@@ -313,11 +319,7 @@ def _live(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
         quiesce=agent,
         required=scene.spec.quiesce == "required",
     )
-    gone = [
-        DropCheckpoint(*scene.whose, one.name, scene.repository.id)
-        for one in scene.own_checkpoints
-        if base and one.name == base.checkpoint
-    ]
+    gone = [_dropped(scene, one) for one in scene.own_checkpoints if base and one.name == base.checkpoint]
     steps = (StartPoint(*scene.whose, point), push, FinishPoint(*scene.whose, point, tuple(flatten)), *gone)
     return BackupPlan(steps, point=point, bytes_expected=expected)
 

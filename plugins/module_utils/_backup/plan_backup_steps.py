@@ -81,6 +81,7 @@ class DropCheckpoint(BackupStep):
 
     name: str
     repository: str = dataclasses.field(repr=False)
+    lost: bool = False  # a bitmap of it is missing or broken, so that libvirt may only forget it
 
     def __str__(self) -> str:
         return f"delete checkpoint {self.name} of {self.guest}"

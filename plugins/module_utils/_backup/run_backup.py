@@ -153,7 +153,7 @@ class BackupGuestHost:
     def checkpoints(self, uuid: str) -> list[Checkpoint]:
         """The checkpoints that libvirt knows."""
         return [
-            Checkpoint(name, xml_backup.repository_of(xml), xml_backup.sizes(xml))
+            Checkpoint(name, xml_backup.repository_of(xml), xml_backup.sizes(xml), xml_backup.is_whole(xml))
             for name, xml in libvirt_backup.checkpoints(self._connection, uuid)
         ]
 

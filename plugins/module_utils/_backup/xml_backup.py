@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKUP_OF
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 
-__all__ = ["backup", "checkpoint", "job_targets", "repository_of", "seed", "sizes"]
+__all__ = ["backup", "checkpoint", "is_whole", "job_targets", "repository_of", "seed", "sizes"]
 
 
 def backup(files: t.Mapping[str, str], since: t.Mapping[str, str], targets: t.Iterable[str]) -> str:
@@ -57,6 +57,12 @@ def sizes(checkpoint_xml: str) -> dict[str, int]:
     """
     disks = parse(checkpoint_xml).iterfind("disks/disk[@size]")
     return {disk.get("name"): int(disk.get("size")) for disk in disks}
+
+
+def is_whole(checkpoint_xml: str) -> bool:
+    """True if all bitmaps of a checkpoint can be used, as `sizes` tells."""
+    noted = [disk.get("name") for disk in parse(checkpoint_xml).iterfind("disks/disk[@checkpoint='bitmap']")]
+    return set(noted) <= set(sizes(checkpoint_xml))
 
 
 def job_targets(backup_xml: str) -> tuple[str, ...]:

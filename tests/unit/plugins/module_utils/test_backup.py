@@ -456,6 +456,7 @@ def test_documents_name_all_disks() -> None:
     assert xml_backup.repository_of("<domaincheckpoint><description>mine</description></domaincheckpoint>") is None
     sized = made.replace('name="vda"', 'name="vda" size="65536"')
     assert xml_backup.sizes(sized) == {"vda": 65536} and xml_backup.sizes(made) == {}
+    assert xml_backup.is_whole(sized) and not xml_backup.is_whole(made), "without a size, the bitmap is lost"
 
 
 def test_what_there_is_to_see_to() -> None:
