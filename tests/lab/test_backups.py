@@ -8,6 +8,7 @@ import gzip
 import json
 import random
 import re
+import shlex
 import typing as t
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ import pytest
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector, count
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, hypervisors
 
 pytestmark = pytest.mark.lab
 
@@ -238,9 +239,11 @@ def test_the_chain_goes_on_after_a_migration() -> None:
 def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
     guest()
     book = ("ansible-playbook", *LAB.ask_nobody, "-e", f"virt_backup_repository={REPOSITORY}", "--limit", "hyper1")
-    assert "finish the backup of g" in LAB.run(*book, "corral.virt.backup", "-e", "guest=g")
-    output = LAB.run(*book, "corral.virt.backups", "-e", "verify=true", "-e", "every=1h")
-    assert re.search(r"hyper1 +g +\d{8}T\d{6}Z-\w{8} .* all ", output)
+    text = (ROOT / "docs/docsite/rst/guide_backups.rst").read_text()
+    shown = [shlex.split(line) for line in re.findall(r"^    \$ ansible-playbook (corral.*)$", text, re.MULTILINE)]
+    output = [LAB.run(*book, *(word.replace("web1", "g") for word in words)) for words in shown]
+    assert "finish the backup of g" in output[0]
+    assert all(re.search(r"hyper1 +g +\d{8}T\d{6}Z-\w{8} .* all ", printed) for printed in output[1:])
     on(f"rm {file_of('*', 'vda.qcow2')}")
     broken = LAB.run(*book, "corral.virt.backups", "-e", "every=1h", ok=False)
     assert "its file vda.qcow2 is missing" in broken and "g has no backup" in broken

@@ -324,7 +324,9 @@ class _Work:
     def redefine(self, step: plan_backup_steps.RedefineCheckpoint) -> Note | None:
         """Let libvirt know a checkpoint again."""
         path = os.path.join(self.spec.repository, step.uuid, step.ident, CHECKPOINT)
-        return libvirt_backup.redefine(self.connection, step.uuid, step.name, files_repository.read_text(path))
+        definition = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid)).xml
+        xml = xml_backup.with_definition(files_repository.read_text(path), definition)
+        return libvirt_backup.redefine(self.connection, step.uuid, step.name, xml)
 
     def is_same(self, step: plan_backup_steps.DeletePoint) -> None:
         """Check that the point is the same, and nothing stands on it."""

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKUP_OF
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 
-__all__ = ["backup", "checkpoint", "is_whole", "job_targets", "repository_of", "seed", "sizes"]
+__all__ = ["backup", "checkpoint", "is_whole", "job_targets", "repository_of", "seed", "sizes", "with_definition"]
 
 
 def backup(files: t.Mapping[str, str], since: t.Mapping[str, str], targets: t.Iterable[str]) -> str:
@@ -57,6 +57,17 @@ def sizes(checkpoint_xml: str) -> dict[str, int]:
     """
     disks = parse(checkpoint_xml).iterfind("disks/disk[@size]")
     return {disk.get("name"): int(disk.get("size")) for disk in disks}
+
+
+def with_definition(checkpoint_xml: str, definition: str) -> str:
+    """The document of a checkpoint with the guest's present definition, as another libvirt may not take that of then;
+    without the checkpoint below, which was deleted when the point was complete.
+    """
+    root = parse(checkpoint_xml)
+    for then in [*root.findall("domain"), *root.findall("parent")]:
+        root.remove(then)
+    root.append(parse(definition))
+    return text(root)
 
 
 def is_whole(checkpoint_xml: str) -> bool:
