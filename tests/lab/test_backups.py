@@ -247,19 +247,11 @@ def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
     on(f"rm {file_of('*', 'vda.qcow2')}")
     broken = LAB.run(*book, "corral.virt.backups", "-e", "every=1h", ok=False)
     assert "its file vda.qcow2 is missing" in broken and "g has no backup" in broken
-    told = json.loads(
-        LAB.run(*book, "corral.virt.backups", "-e", "format=json", ok=False)
-        .partition("\nPLAY RECAP")[0]
-        .rpartition("TASK [Print the report]")[2]
-        .partition("\n")[2]
-        .partition("\nTASK")[0]
-    )
-    assert told["hosts"][0]["backups"] == []
 
 
 @pytest.mark.deep
 def test_thirty_points_of_a_guest_under_load_are_whole() -> None:
-    """Before and after two migrations; each point has what was written until then, and nothing that is wrong."""
+    """Each has what was written until then, and nothing that is wrong, also where the chain was made whole."""
     guest()
     held = []
     for number in range(30):
