@@ -455,9 +455,8 @@ def test_documents_name_all_disks() -> None:
     assert xml_backup.repository_of(made) == REPOSITORY and '<disk name="vdb" checkpoint="no"/>' in made
     assert xml_backup.repository_of("<domaincheckpoint><description>mine</description></domaincheckpoint>") is None
     then = made.replace("</disks>", "</disks><domain><name>old</name></domain><parent><name>x</name></parent>")
-    assert (
-        xml_backup.with_definition(then, "<domain/>").split() == made.replace("</disks>", "</disks><domain/>").split()
-    )
+    again = xml_backup.with_definition(then, "<domain/>")
+    assert "<domain/>" in again and "old" not in again and "parent" not in again and "corral-1" in again
     sized = made.replace('name="vda"', 'name="vda" size="65536"')
     assert xml_backup.sizes(sized) == {"vda": 65536} and xml_backup.sizes(made) == {}
     assert xml_backup.is_whole(sized) and not xml_backup.is_whole(made), "without a size, the bitmap is lost"
