@@ -22,6 +22,8 @@ pytestmark = pytest.mark.slow
 NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Use it for a guest"}
 # files, two daemons, systemd
 NEEDS_A_HOST = {
+    "virt_backup",
+    "virt_backup_info",
     "virt_bridge",
     "virt_daemon",
     "virt_disk_move",
