@@ -59,15 +59,9 @@ def told(module: str, *, check: bool = False, **options: t.Any) -> dict[str, t.A
 
 def moved(**more: t.Any) -> dict[str, t.Any]:
     """Check, do, check again, do again; the result."""
-    options = {**MOVE, **more}
-    before = on(f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast")
-    checked = told("virt_disk_move", check=True, **options)
-    assert checked["changed"] and on(f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast") == before
-    done = told("virt_disk_move", **options)
-    assert done["steps"] == checked["steps"] and done["diff"] == checked["diff"]
-    for check in (True, False):
-        again = told("virt_disk_move", check=check, **options)
-        assert not again["changed"] and again["source"] == done["source"], again
+    look = f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast"
+    done, *again = LAB.four_steps("virt_disk_move", {**MOVE, **more}, look)
+    assert [one["source"] for one in again] == [done["source"]] * 2
     return done
 
 

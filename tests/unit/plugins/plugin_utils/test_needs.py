@@ -89,7 +89,7 @@ def test_a_disk_that_goes_needs_no_room() -> None:
     assert guest.pools == {"fast"} and guest.disks == (("fast", 1024),) and not guest.thin_pools
     thin = {"size": "1GiB", "pool": "fast", "thin_pool": "thin"}
     guest = host_requirements.of({"name": "web1", "disks": [{"name": "a", **thin}, {"name": "b", **thin}]})
-    assert (guest.pools, guest.thin_pools, guest.disks) == ({"fast"}, {"fast/thin"}, (("fast/thin", 2048),))
+    assert guest.pools == {"fast"} and guest.thin_pools == {"fast/thin"} and guest.disks == (("fast/thin", 2048),)
 
 
 @pytest.mark.parametrize(
