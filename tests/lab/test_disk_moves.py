@@ -23,7 +23,7 @@ GUEST: dict[str, t.Any] = {
     "memory": "64MiB",
     "interfaces": [],
     "state": "present",
-    "disks": [{"name": "system", "size": "64MiB"}],
+    "disks": [{"name": "system", "size": "16MiB"}],
 }
 MOVE: dict[str, t.Any] = {"guest": "g", "disk": "system", "pool": "fast"}
 
@@ -33,7 +33,7 @@ def hypervisor() -> Iterator[None]:
     """A hypervisor with a second pool and a third, small one."""
     with hypervisors("diskmove"):
         on(
-            "mkdir -p /srv/small && mount -t tmpfs -o size=16m none /srv/small && virsh -q pool-create-as small dir --target /srv/small"
+            "mkdir -p /srv/small && mount -t tmpfs -o size=4m none /srv/small && virsh -q pool-create-as small dir --target /srv/small"
         )
         told("virt_pool", name="fast", path="/srv/fast")
         yield
@@ -73,8 +73,13 @@ def refused(**more: t.Any) -> str:
 def made(**more: t.Any) -> str:
     """A guest with content in its disk; the digest of that."""
     told("virt_domain", **{**GUEST, **more})
-    on(f"head -c 40M /dev/urandom > /root/data; qemu-io -f qcow2 -c 'write -q -s /root/data 1M 40M' {OLD}")
+    filled(OLD)
     return content(OLD)
+
+
+def filled(path: str) -> None:
+    """Put content into an image."""
+    on(f"head -c 8M /dev/urandom > /root/data; qemu-io -f qcow2 -c 'write -q -s /root/data 1M 8M' {path}")
 
 
 def content(path: str, form: str = "qcow2") -> str:
@@ -82,12 +87,12 @@ def content(path: str, form: str = "qcow2") -> str:
     return on(f"qemu-img convert -U -f {form} -O raw {path} /root/raw && sha256sum < /root/raw; rm /root/raw")
 
 
-def disk(*flags: str) -> str:
+def disk(*flags: str, target: str = "vda") -> str:
     """The file that the guest has, by its definition, or as it runs."""
-    return on(f"virsh domblklist g {' '.join(flags)} | awk '/vda/ {{print $2}}'")
+    return on(f"virsh domblklist g {' '.join(flags)} | awk '/{target}/ {{print $2}}'")
 
 
-def test_the_disk_of_a_guest_that_is_off_moves() -> None:
+def test_a_disk_moves_while_its_guest_is_off_and_back_while_it_runs() -> None:
     before = made()
     steps = moved()["steps"]
     assert steps[0] == f"create disk {NEW}" and steps[1].startswith(f"copy disk {OLD} (")
@@ -98,37 +103,29 @@ def test_the_disk_of_a_guest_that_is_off_moves() -> None:
     ]
     assert disk("--inactive") == NEW and content(NEW) == before
     assert on(f"ls {IMAGES}") == "" and on("ls /srv/fast") == "g-system.qcow2"
-    on("virsh -q start g && virsh -q destroy g")
-    told("virt_domain", name="g", state="absent", remove_storage=True)
-    assert on("ls /srv/fast") == "", "it is the guest's own"
-
-
-def test_the_disk_of_a_running_guest_moves() -> None:
-    before = made()
     on("virsh -q start g --paused")
-    steps = moved()["steps"]
-    assert steps[0] == f"create disk {NEW}" and steps[1].startswith("copy disk vda of running g (")
+    steps = moved(pool="default")["steps"]
+    assert steps[0] == f"create disk {OLD}" and steps[1].startswith("copy disk vda of running g (")
     assert steps[2:] == [
-        f"switch disk vda of running g to {NEW}",
-        f"record that disk {NEW} is of g",
-        f"delete disk {OLD}",
-        "record that g-system.qcow2 of pool fast is complete",
+        f"switch disk vda of running g to {OLD}",
+        f"record that disk {OLD} is of g",
+        f"delete disk {NEW}",
+        "record that g-system.qcow2 of pool default is complete",
     ]
-    assert disk() == disk("--inactive") == NEW and content(NEW) == before
-    assert on(f"ls {IMAGES}") == "" and on("ls /srv/fast") == "g-system.qcow2"
+    assert disk() == disk("--inactive") == OLD and content(OLD) == before
+    assert on("ls /srv/fast") == "" and on(f"ls {IMAGES}") == "g-system.qcow2"
     assert "Copy" not in on("virsh blockjob g vda --raw")
-    on("virsh -q destroy g")
-    told("virt_domain", name="g", state="absent", remove_storage=True)
-    assert on("ls /srv/fast") == ""
+    told("virt_domain", name="g", state="absent", remove_storage=True, force_off=True)
+    assert on(f"ls {IMAGES}") == "", "it is the guest's own"
 
 
 @pytest.mark.parametrize("running", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_a_disk_on_an_image_stays_on_it(running: bool) -> None:
     on(
-        f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 64M && qemu-io -f qcow2 -c 'write -q 0 30M' {IMAGES}/base.qcow2"
+        f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 16M && qemu-io -f qcow2 -c 'write -q 0 12M' {IMAGES}/base.qcow2"
     )
     on("virsh -q pool-refresh default")
-    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "64MiB"}])
+    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "16MiB"}])
     if running:
         on("virsh -q start g --paused")
     moved()
@@ -207,7 +204,7 @@ def test_what_cannot_move_is_refused() -> None:
 
 
 def test_a_disk_that_is_not_the_guests_own_is_kept() -> None:
-    on(f"qemu-img create -q -f qcow2 {IMAGES}/theirs.qcow2 64M")
+    on(f"qemu-img create -q -f qcow2 {IMAGES}/theirs.qcow2 16M")
     told(
         "virt_domain", **{**GUEST, "disks": [{"name": "system", "source": f"{IMAGES}/theirs.qcow2", "format": "qcow2"}]}
     )
@@ -219,35 +216,39 @@ def test_a_disk_that_is_not_the_guests_own_is_kept() -> None:
 RAW = f"{IMAGES}/g-system.img"
 
 
-def formats() -> set[str]:
-    """The formats that the definition and the running guest say."""
-    return set(on("(virsh dumpxml g; virsh dumpxml g --inactive) | grep -o \"type='\\(raw\\|qcow2\\)'\"").split())
-
-
-@pytest.mark.parametrize("running", [True, False])
-def test_a_disk_becomes_raw_beside_itself_and_qcow2_elsewhere(running: bool) -> None:
-    on(
-        f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 64M && qemu-io -f qcow2 -c 'write -q 50M 10M' {IMAGES}/base.qcow2"
+def formats(name: str) -> set[str]:
+    """The formats that the definition and the running guest say of a disk."""
+    shown = on(
+        f"(virsh dumpxml g; virsh dumpxml g --inactive) | grep -B3 {name} | grep -o \"type='\\(raw\\|qcow2\\)'\""
     )
+    return set(shown.split())
+
+
+def test_disks_become_raw_beside_themselves_and_qcow2_elsewhere() -> None:
+    """One while the guest is off, the other while it runs."""
+    base = f"{IMAGES}/base.qcow2"
+    on(f"qemu-img create -q -f qcow2 {base} 16M && qemu-io -f qcow2 -c 'write -q 12M 3M' {base}")
     on("virsh -q pool-refresh default")
-    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "64MiB"}])
-    if running:
-        on("virsh -q start g --paused")
-    assert f"with what it reads of {IMAGES}/base.qcow2, and" in refused(pool="small", format="raw")
-    done = moved(pool="default", format="raw")
-    assert f"with what it reads of {IMAGES}/base.qcow2) to {RAW} as raw" in done["steps"][1]
-    assert disk("--inactive") == RAW and content(RAW, "raw") == before and formats() == {"type='raw'"}
-    assert on(f"ls {IMAGES}").split() == ["base.qcow2", "g-system.img"]
-    assert int(on(f"du -m {RAW} | cut -f1")) <= 52, "holes stay holes"
-    back = told("virt_disk_move", **MOVE, format="qcow2")
-    assert back["steps"][1].endswith(f"{NEW} as qcow2" + ("" if running else ", and compare"))
-    assert disk("--inactive") == NEW and content(NEW) == before and formats() == {"type='qcow2'"}
-    assert "backing" not in on(f"qemu-img info -U {NEW}") and on(f"ls {IMAGES}") == "base.qcow2"
-    if not running:
-        on("virsh -q start g")
-    on("virsh -q destroy g")
-    told("virt_domain", name="g", state="absent", remove_storage=True)
-    assert on("ls /srv/fast") == "", "it is the guest's own"
+    on_base: dict[str, t.Any] = {"image": "base.qcow2", "size": "16MiB"}
+    before = made(disks=[{"name": "system", **on_base}, {"name": "data", **on_base}])
+    on(f"qemu-io -f qcow2 -c 'write -q -s /root/data 1M 8M' {IMAGES}/g-data.qcow2")
+    assert f"with what it reads of {base}, and" in refused(pool="small", format="raw")
+    for name, target in (("data", "vdb"), ("system", "vda")):
+        raw, back = f"{IMAGES}/g-{name}.img", f"/srv/fast/g-{name}.qcow2"
+        if name == "system":
+            on("virsh -q start g --paused")
+        done = moved(disk=name, pool="default", format="raw")
+        assert f"with what it reads of {base}) to {raw} as raw" in done["steps"][1]
+        assert disk("--inactive", target=target) == disk(target=target) == raw and content(raw, "raw") == before
+        assert formats(f"g-{name}") == {"type='raw'"} and f"g-{name}.qcow2" not in on(f"ls {IMAGES}").split()
+        assert int(on(f"du -m {raw} | cut -f1")) <= 13, "holes stay holes"
+        steps = told("virt_disk_move", **{**MOVE, "disk": name}, format="qcow2")["steps"]
+        assert steps[1].endswith(f"{back} as qcow2" + (", and compare" if name == "data" else ""))
+        assert disk("--inactive", target=target) == disk(target=target) == back and content(back) == before
+        assert formats(f"g-{name}") == {"type='qcow2'"} and "backing" not in on(f"qemu-img info -U {back}")
+    assert on(f"ls {IMAGES}") == "base.qcow2"
+    told("virt_domain", name="g", state="absent", remove_storage=True, force_off=True)
+    assert on("ls /srv/fast") == "", "they are the guest's own"
 
 
 @pytest.mark.deep
