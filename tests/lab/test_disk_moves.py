@@ -73,13 +73,14 @@ def refused(**more: t.Any) -> str:
 def made(**more: t.Any) -> str:
     """A guest with content in its disk; the digest of that."""
     told("virt_domain", **{**GUEST, **more})
-    filled(OLD)
+    on("head -c 8M /dev/urandom > /root/data")
+    filled_alike(OLD)
     return content(OLD)
 
 
-def filled(path: str) -> None:
-    """Put content into an image."""
-    on(f"head -c 8M /dev/urandom > /root/data; qemu-io -f qcow2 -c 'write -q -s /root/data 1M 8M' {path}")
+def filled_alike(path: str) -> None:
+    """Put the same content into an image."""
+    on(f"qemu-io -f qcow2 -c 'write -q -s /root/data 1M 8M' {path}")
 
 
 def content(path: str, form: str = "qcow2") -> str:
@@ -87,9 +88,9 @@ def content(path: str, form: str = "qcow2") -> str:
     return on(f"qemu-img convert -U -f {form} -O raw {path} /root/raw && sha256sum < /root/raw; rm /root/raw")
 
 
-def disk(*flags: str, target: str = "vda") -> str:
+def disk(*flags: str) -> str:
     """The file that the guest has, by its definition, or as it runs."""
-    return on(f"virsh domblklist g {' '.join(flags)} | awk '/{target}/ {{print $2}}'")
+    return on(f"virsh domblklist g {' '.join(flags)} | awk '/vda/ {{print $2}}'")
 
 
 def test_a_disk_moves_while_its_guest_is_off_and_back_while_it_runs() -> None:
@@ -216,37 +217,41 @@ def test_a_disk_that_is_not_the_guests_own_is_kept() -> None:
 RAW = f"{IMAGES}/g-system.img"
 
 
-def formats(name: str) -> set[str]:
-    """The formats that the definition and the running guest say of a disk."""
-    shown = on(
-        f"(virsh dumpxml g; virsh dumpxml g --inactive) | grep -B3 {name} | grep -o \"type='\\(raw\\|qcow2\\)'\""
-    )
-    return set(shown.split())
+def seen(target: str, path: str, form: str) -> list[str]:
+    """Where a disk is, by the definition and as the guest runs; the format that both say; the digest of its content."""
+    return on(
+        f"for how in --inactive ''; do virsh domblklist g $how | awk '/{target}/ {{print $2}}'; done | sort -u; "
+        f"(virsh dumpxml g; virsh dumpxml g --inactive) | grep -B3 {path} | grep -o \"type='[rq][a-z0-9]*'\" | sort -u; "
+        f"qemu-img convert -U -f {form} -O raw {path} /root/raw && sha256sum < /root/raw; rm /root/raw; ls {IMAGES}"
+    ).splitlines()
 
 
 def test_disks_become_raw_beside_themselves_and_qcow2_elsewhere() -> None:
     """One while the guest is off, the other while it runs."""
     base = f"{IMAGES}/base.qcow2"
-    on(f"qemu-img create -q -f qcow2 {base} 16M && qemu-io -f qcow2 -c 'write -q 12M 3M' {base}")
-    on("virsh -q pool-refresh default")
+    on(
+        f"qemu-img create -q -f qcow2 {base} 16M && qemu-io -f qcow2 -c 'write -q 12M 3M' {base}; "
+        "virsh -q pool-refresh default"
+    )
     on_base: dict[str, t.Any] = {"image": "base.qcow2", "size": "16MiB"}
     before = made(disks=[{"name": "system", **on_base}, {"name": "data", **on_base}])
-    on(f"qemu-io -f qcow2 -c 'write -q -s /root/data 1M 8M' {IMAGES}/g-data.qcow2")
+    filled_alike(f"{IMAGES}/g-data.qcow2")
     assert f"with what it reads of {base}, and" in refused(pool="small", format="raw")
+    there = ["base.qcow2", "g-data.qcow2", "g-system.qcow2"]
     for name, target in (("data", "vdb"), ("system", "vda")):
         raw, back = f"{IMAGES}/g-{name}.img", f"/srv/fast/g-{name}.qcow2"
+        to_raw = {"disk": name, "pool": "default", "format": "raw"}
         if name == "system":
             on("virsh -q start g --paused")
-        done = moved(disk=name, pool="default", format="raw")
+        done = moved(**to_raw) if name == "system" else told("virt_disk_move", **{**MOVE, **to_raw})
+        there.remove(f"g-{name}.qcow2")
         assert f"with what it reads of {base}) to {raw} as raw" in done["steps"][1]
-        assert disk("--inactive", target=target) == disk(target=target) == raw and content(raw, "raw") == before
-        assert formats(f"g-{name}") == {"type='raw'"} and f"g-{name}.qcow2" not in on(f"ls {IMAGES}").split()
+        assert seen(target, raw, "raw") == [raw, "type='raw'", before, *sorted([*there, f"g-{name}.img"])]
         assert int(on(f"du -m {raw} | cut -f1")) <= 13, "holes stay holes"
         steps = told("virt_disk_move", **{**MOVE, "disk": name}, format="qcow2")["steps"]
         assert steps[1].endswith(f"{back} as qcow2" + (", and compare" if name == "data" else ""))
-        assert disk("--inactive", target=target) == disk(target=target) == back and content(back) == before
-        assert formats(f"g-{name}") == {"type='qcow2'"} and "backing" not in on(f"qemu-img info -U {back}")
-    assert on(f"ls {IMAGES}") == "base.qcow2"
+        assert seen(target, back, "qcow2") == [back, "type='qcow2'", before, *there]
+        assert "backing" not in on(f"qemu-img info -U {back}")
     told("virt_domain", name="g", state="absent", remove_storage=True, force_off=True)
     assert on("ls /srv/fast") == "", "they are the guest's own"
 
