@@ -109,7 +109,8 @@ class ActionModule(UntrustedAction):
         """The result of `virt_disk_move`, with its progress shown."""
         task = self._task.copy()
         task.action = "corral.virt.virt_disk_move"
-        task.args = {"guest": guest, "disk": disk["disk"], "pool": disk["pool"], **({"uri": uri} if uri else {})}
+        options = {name: disk[name] for name in ("disk", "pool", "thin_pool") if name in disk}
+        task.args = {"guest": guest, **options, **({"uri": uri} if uri else {})}
         action = self._shared_loader_obj.action_loader.get(
             task.action,
             task=task,

@@ -57,7 +57,8 @@ options:
           - Share of the capacity of a storage pool that may be allocated; V(1.5) allows half of the capacity in
             addition. The disks of a new guest count with their full size against the space that is free now and this
             addition.
-          - By default the room for disks is not checked.
+          - By default the room for disks is not checked, except in thin pools (O(ignore:disks[].thin_pool)). They have
+            their own limit, four times their size for all their volumes together.
         type: float
       failure_domains:
         description: Failure domain of each host, such as its rack. Guests that must stay apart go to different failure

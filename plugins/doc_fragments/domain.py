@@ -307,8 +307,10 @@ disks[].thin_pool:
     it. The new disk is a thin volume, which takes room from that pool as the guest writes.
   - A disk is not created or grown in a thin pool that is not active, does not zero what it gives out, or whose data or
     metadata is more than 90 % full, or if all its volumes together would have more than four times its size. Placement
-    does not count thin volumes.
-  - An existing disk stays what it is. A copy by O(clone_of) in the pool of its original is in the same thin pool.
+    keeps to the same limits.
+  - An existing disk of that volume group stays what it is; M(corral.virt.virt_disk_move) moves it into a thin pool. One
+    that O(move_disks) moves to O(disks[].pool) goes into this thin pool. A copy by O(clone_of) in the pool of its
+    original is in the same one.
 disks[].clone:
   - How the disk is created from O(disks[].image). V(overlay) stores the guest's writes in the disk, and reads
     everything else from the image.

@@ -54,6 +54,16 @@ options:
       follows, for example from V(db1-data.qcow2) to V(db1-data.img).
     type: str
     choices: [qcow2, raw]
+  thin_pool:
+    description:
+      - Thin pool in the volume group of O(pool), such as V(thin). The disk becomes a thin volume of it.
+      - If the disk is in that volume group already, but not in this thin pool, a new volume is made beside the old one,
+        named after both, for example V(db1-data.thin). Without O(thin_pool), a disk of that volume group stays what it
+        is, and a disk from elsewhere becomes a volume with all its space.
+      - Refused if the thin pool is not active, does not zero what it gives out, is more than 90 % full (data or
+        metadata), has no room for what is copied, or if all its volumes together would have more than four times its
+        size. QEMU writes all of a running guest's disk, zeros too; of a guest that is off, zeros are left out.
+    type: str
   bandwidth:
     description: The most that QEMU copies of a running guest's disk, in MiB per second. V(0) is without limit.
     type: int
@@ -86,6 +96,13 @@ EXAMPLES = r"""
     guest: db1
     disk: system
     pool: lvm
+
+- name: Let its data disk take room of a thin pool as it writes
+  corral.virt.virt_disk_move:
+    guest: db1
+    disk: data
+    pool: lvm
+    thin_pool: thin
 
 - name: Make its scratch disk raw, in the pool that it is in
   corral.virt.virt_disk_move:
@@ -130,6 +147,7 @@ OPTIONS = {
     "disk": {"type": "str", "required": True},
     "pool": {"type": "str", "required": True},
     "format": {"type": "str", "choices": ["qcow2", "raw"]},
+    "thin_pool": {"type": "str"},
     "bandwidth": {"type": "int", "default": 0},
     "job_timeout": {"type": "int", "default": 3600},
 }

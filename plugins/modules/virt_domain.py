@@ -98,7 +98,8 @@ notes:
   type: list
   elements: str
 misplaced_disks:
-  description: Existing disks that are in another pool than O(disks[].pool), each with C(disk) and C(pool).
+  description: Existing disks that are in another pool than O(disks[].pool), each with C(disk), C(pool) and, if it
+    is given, C(thin_pool).
   returned: if there are any, and O(move_disks) has not moved them
   type: list
   elements: dict

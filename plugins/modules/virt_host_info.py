@@ -133,7 +133,8 @@ host:
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools:
       description: Storage pools with capacity and free space in bytes. Directories with the same C(filesystem) share
-        this space; it is null for other pools, and for directories that do not answer.
+        this space; it is null for other pools, and for directories that do not answer. Active volume groups have
+        C(thin_pools), as RV(corral.virt.virt_pool_info#module:pools[].thin_pools).
       type: list
       elements: dict
       returned: always

@@ -82,6 +82,8 @@ pools:
       contains:
         name: {description: Name., type: str, returned: always}
         size_bytes: {description: Size., type: int, returned: always}
+        virtual_bytes: {description: Size of all its volumes., type: int, returned: always}
+        zeroes: {description: Whether it zeros what it gives out., type: bool, returned: always}
         data_percent: {description: How much of it is in use. Null if it is not active., type: float, returned: always}
         metadata_percent:
           description: How much of its metadata is in use. Null if it is not active.
@@ -92,6 +94,8 @@ pools:
       type: dict
       returned: with O(arguments)
 """
+
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -112,10 +116,15 @@ def main() -> None:
             found = run_noun_info.rows(
                 POOL_SCHEMA, POOL_TYPE, pools(connection), module.params, lambda pool, _found: sizes(pool)
             )
-            rows = run_thin_pools.with_thin_pools(connection, found)
+            uri = connection.getURI()
+            rows = [{**pool, **run_thin_pools.told(uri, pool, _group(pool))} for pool in found]
     for warning in plan_pool_space.warnings(rows):
         module.warn(warning)
     module.exit_json(changed=False, pools=rows)
+
+
+def _group(pool: t.Mapping[str, t.Any]) -> str:
+    return str(pool.get("source", {}).get("name") or pool["name"])
 
 
 if __name__ == "__main__":

@@ -158,6 +158,30 @@ class Hypervisors:
             path.name.removeprefix("told-"): json.loads(path.read_text()) for path in self.folder.glob("told-*")
         }, printed
 
+    def four_steps(
+        self, module: str, options: dict[str, t.Any], look: str, *, host: str = "hyper1", looks_at: Sequence[str] = ()
+    ) -> list[dict[str, t.Any]]:
+        """Check, do, check again, do again, in one play; the result of the first run, and the two that change nothing.
+        A check tells the same steps and diff as the run, and changes nothing that the command `look` shows, on that host
+        or on all of `looks_at`.
+        """
+        seen = {"loop": [*looks_at] or [host], "delegate_to": "{{ item }}", "changed_when": False}
+        looks: list[dict[str, t.Any]] = [
+            {"ansible.builtin.raw": look, "register": f"seen{number}", **seen} for number in (0, 1)
+        ]
+        runs = [
+            {f"corral.virt.{module}": options, "register": f"run{number}", "check_mode": number in (0, 2)}
+            for number in range(4)
+        ]
+        told = "{{ [seen0, seen1, run0, run1, run2, run3] }}"
+        tasks = [looks[0], runs[0], looks[1], *runs[1:], {"ansible.builtin.set_fact": {"told": told}}]
+        *shown, checked, done, check_again, again = self.tell(*tasks, hosts=host)[host]
+        before, after = ([one["stdout"] for one in each["results"]] for each in shown)
+        assert checked["changed"] and before == after
+        assert done["steps"] == checked["steps"] and done.get("diff") == checked.get("diff")
+        assert not any(one["changed"] or one["steps"] for one in (check_again, again)), (check_again, again)
+        return [done, check_again, again]
+
 
 @contextlib.contextmanager
 def hypervisors(

@@ -23,7 +23,7 @@ GUEST: dict[str, t.Any] = {
     "memory": "64MiB",
     "interfaces": [],
     "state": "present",
-    "disks": [{"name": "system", "size": "64MiB"}],
+    "disks": [{"name": "system", "size": "16MiB"}],
 }
 MOVE: dict[str, t.Any] = {"guest": "g", "disk": "system", "pool": "fast"}
 
@@ -33,7 +33,7 @@ def hypervisor() -> Iterator[None]:
     """A hypervisor with a second pool and a third, small one."""
     with hypervisors("diskmove"):
         on(
-            "mkdir -p /srv/small && mount -t tmpfs -o size=16m none /srv/small && virsh -q pool-create-as small dir --target /srv/small"
+            "mkdir -p /srv/small && mount -t tmpfs -o size=4m none /srv/small && virsh -q pool-create-as small dir --target /srv/small"
         )
         told("virt_pool", name="fast", path="/srv/fast")
         yield
@@ -59,15 +59,9 @@ def told(module: str, *, check: bool = False, **options: t.Any) -> dict[str, t.A
 
 def moved(**more: t.Any) -> dict[str, t.Any]:
     """Check, do, check again, do again; the result."""
-    options = {**MOVE, **more}
-    before = on(f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast")
-    checked = told("virt_disk_move", check=True, **options)
-    assert checked["changed"] and on(f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast") == before
-    done = told("virt_disk_move", **options)
-    assert done["steps"] == checked["steps"] and done["diff"] == checked["diff"]
-    for check in (True, False):
-        again = told("virt_disk_move", check=check, **options)
-        assert not again["changed"] and again["source"] == done["source"], again
+    look = f"virsh dumpxml --inactive g; ls {IMAGES} /srv/fast"
+    done, *again = LAB.four_steps("virt_disk_move", {**MOVE, **more}, look)
+    assert [one["source"] for one in again] == [done["source"]] * 2
     return done
 
 
@@ -79,8 +73,14 @@ def refused(**more: t.Any) -> str:
 def made(**more: t.Any) -> str:
     """A guest with content in its disk; the digest of that."""
     told("virt_domain", **{**GUEST, **more})
-    on(f"head -c 40M /dev/urandom > /root/data; qemu-io -f qcow2 -c 'write -q -s /root/data 1M 40M' {OLD}")
+    on("head -c 8M /dev/urandom > /root/data")
+    filled_alike(OLD)
     return content(OLD)
+
+
+def filled_alike(path: str) -> None:
+    """Put the same content into an image."""
+    on(f"qemu-io -f qcow2 -c 'write -q -s /root/data 1M 8M' {path}")
 
 
 def content(path: str, form: str = "qcow2") -> str:
@@ -93,7 +93,7 @@ def disk(*flags: str) -> str:
     return on(f"virsh domblklist g {' '.join(flags)} | awk '/vda/ {{print $2}}'")
 
 
-def test_the_disk_of_a_guest_that_is_off_moves() -> None:
+def test_a_disk_moves_while_its_guest_is_off_and_back_while_it_runs() -> None:
     before = made()
     steps = moved()["steps"]
     assert steps[0] == f"create disk {NEW}" and steps[1].startswith(f"copy disk {OLD} (")
@@ -104,37 +104,29 @@ def test_the_disk_of_a_guest_that_is_off_moves() -> None:
     ]
     assert disk("--inactive") == NEW and content(NEW) == before
     assert on(f"ls {IMAGES}") == "" and on("ls /srv/fast") == "g-system.qcow2"
-    on("virsh -q start g && virsh -q destroy g")
-    told("virt_domain", name="g", state="absent", remove_storage=True)
-    assert on("ls /srv/fast") == "", "it is the guest's own"
-
-
-def test_the_disk_of_a_running_guest_moves() -> None:
-    before = made()
     on("virsh -q start g --paused")
-    steps = moved()["steps"]
-    assert steps[0] == f"create disk {NEW}" and steps[1].startswith("copy disk vda of running g (")
+    steps = moved(pool="default")["steps"]
+    assert steps[0] == f"create disk {OLD}" and steps[1].startswith("copy disk vda of running g (")
     assert steps[2:] == [
-        f"switch disk vda of running g to {NEW}",
-        f"record that disk {NEW} is of g",
-        f"delete disk {OLD}",
-        "record that g-system.qcow2 of pool fast is complete",
+        f"switch disk vda of running g to {OLD}",
+        f"record that disk {OLD} is of g",
+        f"delete disk {NEW}",
+        "record that g-system.qcow2 of pool default is complete",
     ]
-    assert disk() == disk("--inactive") == NEW and content(NEW) == before
-    assert on(f"ls {IMAGES}") == "" and on("ls /srv/fast") == "g-system.qcow2"
+    assert disk() == disk("--inactive") == OLD and content(OLD) == before
+    assert on("ls /srv/fast") == "" and on(f"ls {IMAGES}") == "g-system.qcow2"
     assert "Copy" not in on("virsh blockjob g vda --raw")
-    on("virsh -q destroy g")
-    told("virt_domain", name="g", state="absent", remove_storage=True)
-    assert on("ls /srv/fast") == ""
+    told("virt_domain", name="g", state="absent", remove_storage=True, force_off=True)
+    assert on(f"ls {IMAGES}") == "", "it is the guest's own"
 
 
 @pytest.mark.parametrize("running", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_a_disk_on_an_image_stays_on_it(running: bool) -> None:
     on(
-        f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 64M && qemu-io -f qcow2 -c 'write -q 0 30M' {IMAGES}/base.qcow2"
+        f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 16M && qemu-io -f qcow2 -c 'write -q 0 12M' {IMAGES}/base.qcow2"
     )
     on("virsh -q pool-refresh default")
-    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "64MiB"}])
+    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "16MiB"}])
     if running:
         on("virsh -q start g --paused")
     moved()
@@ -213,7 +205,7 @@ def test_what_cannot_move_is_refused() -> None:
 
 
 def test_a_disk_that_is_not_the_guests_own_is_kept() -> None:
-    on(f"qemu-img create -q -f qcow2 {IMAGES}/theirs.qcow2 64M")
+    on(f"qemu-img create -q -f qcow2 {IMAGES}/theirs.qcow2 16M")
     told(
         "virt_domain", **{**GUEST, "disks": [{"name": "system", "source": f"{IMAGES}/theirs.qcow2", "format": "qcow2"}]}
     )
@@ -225,35 +217,43 @@ def test_a_disk_that_is_not_the_guests_own_is_kept() -> None:
 RAW = f"{IMAGES}/g-system.img"
 
 
-def formats() -> set[str]:
-    """The formats that the definition and the running guest say."""
-    return set(on("(virsh dumpxml g; virsh dumpxml g --inactive) | grep -o \"type='\\(raw\\|qcow2\\)'\"").split())
+def seen(target: str, path: str, form: str) -> list[str]:
+    """Where a disk is, by the definition and as the guest runs; the format that both say; the digest of its content."""
+    return on(
+        f"for how in --inactive ''; do virsh domblklist g $how | awk '/{target}/ {{print $2}}'; done | sort -u; "
+        f"(virsh dumpxml g; virsh dumpxml g --inactive) | grep -B3 {path} | grep -o \"type='[rq][a-z0-9]*'\" | sort -u; "
+        f"qemu-img convert -U -f {form} -O raw {path} /root/raw && sha256sum < /root/raw; rm /root/raw; ls {IMAGES}"
+    ).splitlines()
 
 
-@pytest.mark.parametrize("running", [True, False])
-def test_a_disk_becomes_raw_beside_itself_and_qcow2_elsewhere(running: bool) -> None:
+def test_disks_become_raw_beside_themselves_and_qcow2_elsewhere() -> None:
+    """One while the guest is off, the other while it runs."""
+    base = f"{IMAGES}/base.qcow2"
     on(
-        f"qemu-img create -q -f qcow2 {IMAGES}/base.qcow2 64M && qemu-io -f qcow2 -c 'write -q 50M 10M' {IMAGES}/base.qcow2"
+        f"qemu-img create -q -f qcow2 {base} 16M && qemu-io -f qcow2 -c 'write -q 12M 3M' {base}; "
+        "virsh -q pool-refresh default"
     )
-    on("virsh -q pool-refresh default")
-    before = made(disks=[{"name": "system", "image": "base.qcow2", "size": "64MiB"}])
-    if running:
-        on("virsh -q start g --paused")
-    assert f"with what it reads of {IMAGES}/base.qcow2, and" in refused(pool="small", format="raw")
-    done = moved(pool="default", format="raw")
-    assert f"with what it reads of {IMAGES}/base.qcow2) to {RAW} as raw" in done["steps"][1]
-    assert disk("--inactive") == RAW and content(RAW, "raw") == before and formats() == {"type='raw'"}
-    assert on(f"ls {IMAGES}").split() == ["base.qcow2", "g-system.img"]
-    assert int(on(f"du -m {RAW} | cut -f1")) <= 52, "holes stay holes"
-    back = told("virt_disk_move", **MOVE, format="qcow2")
-    assert back["steps"][1].endswith(f"{NEW} as qcow2" + ("" if running else ", and compare"))
-    assert disk("--inactive") == NEW and content(NEW) == before and formats() == {"type='qcow2'"}
-    assert "backing" not in on(f"qemu-img info -U {NEW}") and on(f"ls {IMAGES}") == "base.qcow2"
-    if not running:
-        on("virsh -q start g")
-    on("virsh -q destroy g")
-    told("virt_domain", name="g", state="absent", remove_storage=True)
-    assert on("ls /srv/fast") == "", "it is the guest's own"
+    on_base: dict[str, t.Any] = {"image": "base.qcow2", "size": "16MiB"}
+    before = made(disks=[{"name": "system", **on_base}, {"name": "data", **on_base}])
+    filled_alike(f"{IMAGES}/g-data.qcow2")
+    assert f"with what it reads of {base}, and" in refused(pool="small", format="raw")
+    there = ["base.qcow2", "g-data.qcow2", "g-system.qcow2"]
+    for name, target in (("data", "vdb"), ("system", "vda")):
+        raw, back = f"{IMAGES}/g-{name}.img", f"/srv/fast/g-{name}.qcow2"
+        to_raw = {"disk": name, "pool": "default", "format": "raw"}
+        if name == "system":
+            on("virsh -q start g --paused")
+        done = moved(**to_raw) if name == "system" else told("virt_disk_move", **{**MOVE, **to_raw})
+        there.remove(f"g-{name}.qcow2")
+        assert f"with what it reads of {base}) to {raw} as raw" in done["steps"][1]
+        assert seen(target, raw, "raw") == [raw, "type='raw'", before, *sorted([*there, f"g-{name}.img"])]
+        assert int(on(f"du -m {raw} | cut -f1")) <= 13, "holes stay holes"
+        steps = told("virt_disk_move", **{**MOVE, "disk": name}, format="qcow2")["steps"]
+        assert steps[1].endswith(f"{back} as qcow2" + (", and compare" if name == "data" else ""))
+        assert seen(target, back, "qcow2") == [back, "type='qcow2'", before, *there]
+        assert "backing" not in on(f"qemu-img info -U {back}")
+    told("virt_domain", name="g", state="absent", remove_storage=True, force_off=True)
+    assert on("ls /srv/fast") == "", "they are the guest's own"
 
 
 @pytest.mark.deep

@@ -10,8 +10,10 @@ import json
 import sys
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, Hypervisors
 
@@ -244,7 +246,7 @@ def test_existing_volumes_of_any_pool_are_used_and_stay() -> None:
     gone = told("virt_domain", name="web1", state="absent", remove_storage=True, force_off=True)
     assert gone["steps"] == ["destroy web1", "undefine web1"]
     assert part in on("virsh pool-refresh parts >/dev/null; virsh vol-list parts")
-    on("virsh pool-destroy parts; virsh pool-undefine parts; losetup -D 2>/dev/null; true")
+    on("virsh pool-destroy parts; virsh pool-undefine parts; losetup -d $(losetup -nO NAME -j /root/disk)")
 
 
 def test_the_seed_is_a_file_of_the_default_pool() -> None:
@@ -410,3 +412,98 @@ def test_a_thin_volume_is_made_grown_copied_moved_and_removed() -> None:
     assert list(volumes()) == ["foreign", "web2-system"]
     gone = told("virt_domain", name="web2", state="absent", remove_storage=True)
     assert "delete disk /dev/vg0/web2-system" in gone["steps"] and list(volumes()) == ["foreign"]
+
+
+def larger_thin_pool() -> None:
+    """A thin pool of 96 MiB, as a test before has it."""
+    on("lvextend -qq -L 96M vg0/thin; lvs vg0/thin")
+
+
+def thin_percent() -> float:
+    """How full the thin pool is."""
+    return float(on("lvs --noheadings -o data_percent vg0/thin"))
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_disk_moves_into_a_thin_pool_and_becomes_thin_in_its_group(running: bool) -> None:
+    larger_thin_pool()
+    told("virt_domain", name="web1", disks=[FILE], state="running" if running else "present", **GUEST)
+    steps = move(pool="lvm", thin_pool="thin")[running:]
+    assert steps[0] == "create disk /dev/vg0/web1-system (36 MiB, thin volume of vg0/thin in pool lvm)"
+    assert f"delete disk {IMAGES}/web1-system.qcow2" in steps and place() == "/dev/vg0/web1-system"
+    assert on("lvs --noheadings -o pool_lv vg0/web1-system") == "thin" and has_image("web1-system")
+    assert running or thin_percent() < 30, "its holes take nothing"
+    assert running == (thin_percent() > 37), "QEMU writes zeros"
+    told("virt_disk_move", guest="web1", disk="system", pool="large")
+    assert place() == "/dev/vg1/web1-system" and thin_percent() == 0
+    disks = [{"name": "system", "pool": "lvm"}]
+    assert not told("virt_domain", name="web1", disks=disks)["changed"], "it is only told"
+    told("virt_domain", name="web1", disks=disks, move_disks=True)
+    assert "linear" in on("lvs --noheadings -o segtype vg0/web1-system")
+    steps = move(pool="lvm", thin_pool="thin")
+    assert "delete disk /dev/vg0/web1-system" in steps and place() == "/dev/vg0/web1-system.thin"
+    assert list(volumes()) == ["foreign", "web1-system.thin"] and has_image("web1-system.thin")
+    assert not told("virt_disk_move", guest="web1", disk="system", pool="lvm")["changed"], "it is in that pool"
+    told("virt_disk_move", guest="web1", disk="system", pool="large")
+    disks[0]["thin_pool"] = "thin"
+    four = told("virt_domain", name="web1", disks=disks, move_disks=True)["steps"]
+    assert any("thin volume of vg0/thin" in step for step in four), four
+    told("virt_domain", name="web1", state="absent", remove_storage=True, force_off=True)
+    assert list(volumes()) == ["foreign"] and on("lvs --noheadings vg1") == ""
+
+
+def test_a_killed_move_into_a_thin_pool_begins_again_in_the_room_of_its_part() -> None:
+    larger_thin_pool()
+    told("virt_domain", name="web1", disks=[FILE], state="running", **GUEST)
+    killed(pool="lvm", thin_pool="thin")
+    on("virsh destroy web1")
+    half = volumes()["web1-system"]
+    on("lvcreate -qqy -V 340M --thinpool vg0/thin --name big")
+    assert move(pool="lvm", thin_pool="thin")[0].endswith("(again: an interrupted run has left a part)")
+    assert volumes()["web1-system"] != half and has_image("web1-system"), "36 of 384 MiB, beside the 340"
+
+
+def test_guests_on_volumes_are_imported_and_made_again_with_the_same_disks(tmp_path: Path) -> None:
+    """One is ours, with a thick, a thin and somebody else's volume; the other was defined by hand."""
+    disks = [SYSTEM, {"name": "thin", "pool": "lvm", "thin_pool": "thin", "size": "8MiB"}]
+    told("virt_domain", name="web1", disks=[*disks, {"name": "other", "volume": "lvm/foreign"}], **GUEST)
+    on("lvcreate -qqy -n hand -L 8M vg0; lvcreate -qqy -n hand-thin -V 8M --thinpool vg0/thin")
+    devices = "".join(
+        f"<disk type='block' device='disk'><driver name='qemu' type='raw'/><source dev='{path}'/><target dev='{target}' "
+        "bus='virtio'/></disk>"
+        for path, target in (("/dev/vg0/hand", "vda"), ("/dev/mapper/vg0-hand--thin", "vdb"))
+    )
+    xml = (
+        "<domain type='qemu'><name>hand</name><memory unit='MiB'>64</memory><vcpu>1</vcpu><os><type arch='x86_64' "
+        f"machine='q35'>hvm</type></os><cpu mode='maximum'/><devices>{devices}</devices></domain>"
+    )
+    on("virsh -q define /dev/stdin", given=xml)
+    shown = "for g in web1 hand; do virsh domblklist $g --inactive --details; done; lvs --noheadings -o lv_name,lv_uuid,lv_tags"
+    before, file = on(shown), tmp_path / "guests.yml"
+    LAB.run(
+        "ansible-playbook",
+        "corral.virt.import",
+        *LAB.ask_nobody,
+        "-e",
+        "guest=*",
+        "-e",
+        f"out={file}",
+        "-e",
+        "uuid=true",
+    )
+    guests = {one["name"]: one for one in yaml.safe_load(file.read_text())["virt_guests"]}
+    sources = [one.get("source") for guest in ("hand", "web1") for one in guests[guest]["disks"]]
+    assert sources == [
+        *(f"/dev/{one}" for one in ("vg0/hand", "mapper/vg0-hand--thin", "vg0/web1-system", "vg0/web1-thin")),
+        None,
+    ]
+    read = {"ansible.builtin.include_vars": str(file)}
+    make: dict[str, t.Any] = {"corral.virt.virt_domains": {"domains": "{{ virt_guests }}"}, "register": "told"}
+    assert not LAB.tell(read, make, hosts="hyper1")["hyper1"]["changed"] and on(shown) == before
+    on("for g in web1 hand; do virsh -q undefine $g; done")
+    assert LAB.tell(read, make, hosts="hyper1")["hyper1"]["changed"] and on(shown) == before
+    on("virsh -q start hand && virsh -q start web1")
+    for name in guests:
+        gone = told("virt_domain", name=name, state="absent", remove_storage=True, force_off=True)
+        assert gone["steps"] == [f"destroy {name}", f"undefine {name}"], "nobody has made them for this guest"
+    assert {"hand", "hand-thin", "web1-system", "web1-thin"} <= volumes().keys()

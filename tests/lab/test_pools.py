@@ -96,23 +96,18 @@ def refused(**options: t.Any) -> str:
     return LAB.module("virt_pool", ok=False, **options)
 
 
+DIGESTS = f"for d in {' '.join(DEVICES)}; do grep -q ^$d /proc/mounts || sha256sum $d; done"
+STATE = f"virsh pool-list --all; grep /srv /proc/mounts; {DIGESTS}; ls /srv"
+
+
 def state() -> str:
     """All that a pool changes on the host."""
-    digests = f"for d in {' '.join(DEVICES)}; do grep -q ^$d /proc/mounts || sha256sum $d; done"
-    return on(f"virsh pool-list --all; grep /srv /proc/mounts; {digests}; ls /srv")
+    return on(STATE)
 
 
 def four_steps(**options: t.Any) -> list[str]:
     """Check, do, check again, do again; the steps."""
-    before = state()
-    checked = told("virt_pool", check=True, **options)
-    assert checked["changed"] and state() == before
-    done = told("virt_pool", **options)
-    assert done["steps"] == checked["steps"] and done["diff"] == checked["diff"]
-    for check in (True, False):
-        again = told("virt_pool", check=check, **options)
-        assert not again["changed"] and not again["steps"], again
-    return t.cast("list[str]", done["steps"])
+    return t.cast("list[str]", LAB.four_steps("virt_pool", options, STATE)[0]["steps"])
 
 
 @pytest.mark.parametrize(

@@ -111,22 +111,23 @@ def told(host: str, module: str, *, check: bool = False, **options: t.Any) -> di
     return t.cast("dict[str, t.Any]", LAB.tell(task, hosts=host, check=check)[host])
 
 
+STATE = (
+    "virsh list --all; for g in $(virsh list --all --name); do virsh domblklist $g; done; "
+    f"ls {IMAGES} {SHARED} {FAST} 2>&1; true"
+)
+
+
 def state() -> list[str]:
     """All that a migration changes on both hosts."""
-    look = f"virsh list --all; for g in $(virsh list --all --name); do virsh domblklist $g; done; ls {IMAGES} {SHARED} {FAST} 2>&1; true"
-    return [LAB.on(host, look) for host in HOSTS]
+    return [LAB.on(host, STATE) for host in HOSTS]
 
 
 def moved(to: str, **options: t.Any) -> dict[str, t.Any]:
     """Check, do, check again, do again; the result."""
-    here, before = HOSTS[to == "hyper1"], state()
-    checked = told(here, "virt_migrate", check=True, name="g", dest=to, **options)
-    assert checked["changed"] and state() == before
-    done = told(here, "virt_migrate", name="g", dest=to, **options)
-    assert done["steps"] == checked["steps"] and done["diff"] == checked["diff"]
-    for check in (True, False):
-        again = told(here, "virt_migrate", check=check, name="g", dest=to, **options)
-        assert not again["changed"] and not again["steps"], again
+    here = HOSTS[to == "hyper1"]
+    done, *_again = LAB.four_steps(
+        "virt_migrate", {"name": "g", "dest": to, **options}, STATE, host=here, looks_at=HOSTS
+    )
     assert not LAB.on(here, "virsh list --all --name")
     return done
 

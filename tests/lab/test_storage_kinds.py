@@ -1,5 +1,6 @@
 """The same operations on a guest's disk in pools of each type that the lab's kernel can have. Judged by virsh, qemu-img,
-sha256sum and the directories; build/storage_kinds.txt has the table.
+sha256sum and the directories; build/storage_kinds.txt has the table. Logical volumes, thick and thin, are in test_logical.py:
+containers have no device-mapper.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def table() -> None:
     rows = [("", *KINDS), *((what, *(RAN.get((kind, what), "-") for kind in KINDS)) for what in _operations())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.append("logical: tests/lab/test_logical.py, on a host with a Linux of its own")
     (ROOT / "build/storage_kinds.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -675,7 +675,7 @@ BUDGETS_KIB = {
     "virt_domain": 326,  # with all that is looked at before a disk or a definition goes, and the check of seeds
     "virt_domains": 326,  # and all that a definition may need of its host
     "virt_domain_info": 150,
-    "virt_host_info": 54,  # with the notes on disks that are being removed
+    "virt_host_info": 57,  # with thin pools, and the notes on disks that are being removed
     "virt_image": 175,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
@@ -685,7 +685,7 @@ BUDGETS_KIB |= {
     "virt_pool_info": 74,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
-    "virt_disk_move": 247,  # with what goes on in the background, and logical volumes
+    "virt_disk_move": 248,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 254,
     "virt_backup": 130,
     "virt_backup_info": 44,

@@ -39,10 +39,12 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.xml_disk_mo
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume, GuestStep
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_thin_pool
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool, VolumeGroup
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
     GrowLogicalVolume,
     GrowRunningDisk,
+    GrowThinVolume,
     owner_tag,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
@@ -81,6 +83,7 @@ class MoveSpec:
     disk: str
     pool: str
     format: str | None = None  # None: that it has, where the pool can have it
+    thin_pool: str | None = None  # in the volume group of the pool; None: none, or that it is in
 
 
 class Mark(t.NamedTuple):
@@ -142,6 +145,12 @@ class MoveHost(t.Protocol):
 
     def group(self, pool: str) -> VolumeGroup | None:
         """The volume group of a pool; None if it has none, or nobody can ask LVM."""
+
+    def thin_pool(self, pool: str, name: str, but: str) -> ThinPool | None:
+        """A thin pool in the volume group of a pool, without what the volume `but` takes; None if there is none."""
+
+    def thin_pool_of(self, path: str) -> str | None:
+        """The name of the thin pool that a disk is a volume of; None if it is no thin volume."""
 
     def pool_of(self, path: str) -> str | None:
         """The name of the pool that has a volume with this path; None if none has."""
@@ -260,10 +269,14 @@ def plan(spec: MoveSpec, host: MoveHost, *, promised_bytes: int = 0) -> MovePlan
     if not source:
         raise Refused(f"cannot move disk {name} of {spec.guest}: it is no file or device; move its content by hand")
     form = disk.get("format", "raw")
-    place = plan_disk_place.place_in(pool, source, form, spec.format, host.group(pool.name))
+    stays = os.path.dirname(source) == str(pool.path)
+    is_thin = bool(spec.thin_pool) and stays and host.thin_pool_of(source) == spec.thin_pool
+    place = plan_disk_place.place_in(
+        pool, source, form, spec.format, host.group(pool.name), spec.thin_pool, is_thin=is_thin
+    )
     move = _Move(spec, found, name, disk["target"], source, form, place, promised_bytes)
     left, part = _left(move, host)
-    if os.path.dirname(source) == str(pool.path) and place.format == form:
+    if stays and place.format == form and (is_thin or not spec.thin_pool):
         return _finished(move, left, host)
     return _moved(move, disk, running, left, part, host)
 
@@ -389,7 +402,8 @@ def _grown(move: _Move, file: DiskFile, host: MoveHost) -> t.Iterator[GuestStep]
     if not move.found.active or file.capacity_bytes == size:
         return
     if file.is_device:
-        yield GrowLogicalVolume(guest, move.source, str(host.pool_of(move.source)), file.capacity_bytes, size)
+        kind = GrowThinVolume if host.thin_pool_of(move.source) else GrowLogicalVolume
+        yield kind(guest, move.source, str(host.pool_of(move.source)), file.capacity_bytes, size)
     yield GrowRunningDisk(guest, move.source, size, move.target)
 
 
@@ -407,7 +421,9 @@ def _begin(move: _Move, file: DiskFile, mark: Mark, part: FileIdentity | None) -
     if not place.group:
         return Begin(move.found.name, volume, mark.text(), part)
     tags = (owner_tag(move.found.uuid), mark.tag)
-    return BeginLogical(move.found.name, volume, place.group.name, tags, file.capacity_bytes, part)
+    return BeginLogical(
+        move.found.name, volume, place.group.name, tags, file.capacity_bytes, part, move.spec.thin_pool or ""
+    )
 
 
 def _switched(move: _Move, file: DiskFile, mark: Mark, copied: int, *, ours: bool, host: MoveHost) -> list[GuestStep]:
@@ -421,8 +437,8 @@ def _switched(move: _Move, file: DiskFile, mark: Mark, copied: int, *, ours: boo
         after = [one for one in _after(move, mark, host) if not isinstance(one, Remember)]
         copy: GuestStep = CopyOff(found.name, move.source, move.to, copied)
         if not place.keeps(file):
-            formats = (move.format, place.format)
-            copy = ConvertOff(found.name, move.source, move.to, copied, *formats, flattens, empty=not place.group)
+            formats, empty = (move.format, place.format), bool(place.thin_pool) or not place.group
+            copy = ConvertOff(found.name, move.source, move.to, copied, *formats, flattens, empty=empty)
         define = Define(found.name, xml, f"disk {move.name} in pool {move.spec.pool}", found.uuid, seen)
         return [copy, define, *after]
     shallow = place.keeps(file) and file.backing is not None
@@ -521,7 +537,11 @@ def _of_the_place(
             yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
     if move.found.active and file.is_device:
         pool = host.pool_of(move.source)
-        yield from plan_disk_place.cannot_grow(cannot, move.place, file, host.group(pool) if pool else None)
+        group, is_thin = host.group(pool) if pool else None, bool(host.thin_pool_of(move.source))
+        yield from plan_disk_place.cannot_grow(cannot, move.place, file, group, is_thin=is_thin)
+    if move.place.thin_pool:
+        yield from _of_the_thin_pool(move, file, needed, move.place.name if part else "", host)
+        return
     free = host.free_bytes(move.place.pool) + (host.taken_bytes(move.to) if part else 0)
     yield from plan_disk_place.lack_of_room(
         cannot,
@@ -531,6 +551,17 @@ def _of_the_place(
         beside=bool(move.promised_bytes),
         flattens="" if move.place.keeps(file) else file.backing or "",
     )
+
+
+def _of_the_thin_pool(move: _Move, file: DiskFile, copied: int, part: str, host: MoveHost) -> t.Iterator[VirtError]:
+    """Why the thin pool cannot take the disk, beside the `part` of it that is replaced."""
+    cannot, name = f"cannot move {move.what} to pool {move.spec.pool}", str(move.place.thin_pool)
+    size = move.place.capacity_bytes(file)
+    thin = host.thin_pool(move.spec.pool, name, part)
+    if thin is None:
+        yield plan_thin_pool.missing(cannot, str(move.place.pool.group), name)
+        return
+    yield from plan_thin_pool.problems(cannot, thin, size, size if move.found.active else copied)  # QEMU writes zeros
 
 
 def check_pivot(step: Pivot, source: str | None, copied: str | None, *, marked: bool) -> None:
@@ -563,7 +594,9 @@ def checked(params: t.Mapping[str, t.Any]) -> MoveSpec:
     problems = Problems(f"{option}: must not be empty" for option in ("guest", "disk", "pool") if not params[option])
     problems.found += check_limits(params)
     problems.refuse()
-    return MoveSpec(params["guest"], params["disk"], params["pool"], params.get("format"))
+    return MoveSpec(
+        params["guest"], params["disk"], params["pool"], params.get("format"), params.get("thin_pool") or None
+    )
 
 
 def check_limits(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:

@@ -43,7 +43,7 @@ class Begin(GuestStep):
 
 @dataclasses.dataclass(frozen=True)
 class BeginLogical(GuestStep):
-    """Make the logical volume that the disk moves onto; a tag of it is the mark. Behind the content it is zeros."""
+    """Make the logical or thin volume that the disk moves onto; a tag is the mark. Behind the content it is zeros."""
 
     look: t.ClassVar[Look | None] = Look(
         at="of the part that is replaced: UUID of the volume, as its tag tells, and who uses it or has it open",
@@ -57,9 +57,11 @@ class BeginLogical(GuestStep):
     tags: tuple[str, ...] = dataclasses.field(repr=False)
     content_bytes: int = 0  # what the copy writes
     part: FileIdentity | None = None
+    thin_pool: str = ""
 
     def __str__(self) -> str:
-        made = f"{bytes_text(self.volume.capacity_bytes)}, logical volume in pool {self.volume.pool}"
+        kind = f"thin volume of {self.group}/{self.thin_pool}" if self.thin_pool else "logical volume"
+        made = f"{bytes_text(self.volume.capacity_bytes)}, {kind} in pool {self.volume.pool}"
         return f"create disk {self.volume.path} ({made}){_AGAIN if self.part else ''}"
 
 

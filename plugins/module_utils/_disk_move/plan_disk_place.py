@@ -47,6 +47,7 @@ class DiskPlace:
     path: str
     format: str
     group: VolumeGroup | None = None  # of a pool of type logical
+    thin_pool: str | None = None  # in that group
 
     @property
     def name(self) -> str:
@@ -68,19 +69,30 @@ class DiskPlace:
 
     def needed_bytes(self, file: DiskFile, copied_bytes: int) -> int:
         """What the disk takes there: all its size of a volume group, and else what is copied."""
-        return self.capacity_bytes(file) if self.group else copied_bytes
+        return self.capacity_bytes(file) if self.group and not self.thin_pool else copied_bytes
 
 
 def place_in(
-    pool: PoolDirectory, source: str, form: str, wanted: str | None = None, group: VolumeGroup | None = None
+    pool: PoolDirectory,
+    source: str,
+    form: str,
+    wanted: str | None = None,
+    group: VolumeGroup | None = None,
+    thin_pool: str | None = None,
+    *,
+    is_thin: bool = False,
 ) -> DiskPlace:
-    """Where a disk with that file or device and format goes; in its own pool, beside itself."""
+    """Where a disk with that file or device and format goes; in its own pool, beside itself. `is_thin`: it is a volume
+    of that thin pool.
+    """
     becomes = "raw" if pool.type == "logical" else wanted or form
     name = _name(os.path.basename(source), pool, same=becomes == form and not source.startswith("/dev/"), form=becomes)
     path = os.path.join(str(pool.path), name)
     if path == source and becomes != form:
         path += _ending(becomes)
-    return DiskPlace(pool, path, becomes, group)
+    elif path == source and thin_pool and not is_thin:
+        path += f".{thin_pool}"
+    return DiskPlace(pool, path, becomes, group, thin_pool)
 
 
 def _name(name: str, pool: PoolDirectory, *, same: bool, form: str) -> str:
@@ -104,6 +116,11 @@ def format_problems(
             f"{cannot}: a disk that is only read, as a seed of cloud-init, stays the file that it is; omit format, and "
             "choose a pool of type dir, fs or netfs"
         )
+    if place.thin_pool and not place.is_logical:
+        yield Refused(
+            f"{cannot}: it is of type {place.pool.type}, and thin pools are in pools of type logical; omit thin_pool, "
+            "or choose such a pool"
+        )
     if place.is_logical and wanted not in (None, "raw"):
         yield Refused(f"{cannot} as {wanted}: a logical volume is always raw; omit format")
     if place.is_logical and place.group is None:
@@ -118,11 +135,14 @@ def format_problems(
         )
 
 
-def cannot_grow(cannot: str, place: DiskPlace, file: DiskFile, group: VolumeGroup | None) -> t.Iterator[VirtError]:
+def cannot_grow(
+    cannot: str, place: DiskPlace, file: DiskFile, group: VolumeGroup | None, *, is_thin: bool
+) -> t.Iterator[VirtError]:
     """Why the device of a running guest cannot get the size that it has there, as it must for QEMU; `group` has it."""
     size = place.capacity_bytes(file)
     more = size - file.capacity_bytes
-    if more and (group is None or group.rounded(size) != size or group.free_bytes < more):
+    lacks = group is not None and not is_thin and group.free_bytes < more
+    if more and (group is None or group.rounded(size) != size or lacks):
         where = f"in volume group {group.name}" if group else "where it is"
         yield Refused(
             f"{cannot}: it has {bytes_text(size)} there, and while the guest runs its disk must first grow to that, "

@@ -51,7 +51,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_pool_directory,
     run_removed_disks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool, VolumeGroup
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import (
     durable,
@@ -133,6 +133,16 @@ class DiskMoveHost:
     def group(self, pool: str) -> VolumeGroup | None:
         """The volume group of a pool; None if it has none, or nobody can ask LVM."""
         return run_disks.volume_group(self._connection, self.pool(pool))
+
+    @asked
+    def thin_pool(self, pool: str, name: str, but: str) -> ThinPool | None:
+        """A thin pool in the volume group of a pool, without what the volume `but` takes; None if there is none."""
+        return run_disks.thin_pool(self.group(pool), name, but)
+
+    @asked
+    def thin_pool_of(self, path: str) -> str | None:
+        """The name of the thin pool that a disk is a volume of; None if it is no thin volume."""
+        return files_lvm.thin_pool_of(path) if path.startswith("/dev/") else None
 
     @asked
     def pool_of(self, path: str) -> str | None:
@@ -300,8 +310,9 @@ class _Work:
     def begin_logical(self, step: plan_disk_move_steps.BeginLogical) -> None:
         """Make the logical volume, which has its mark from its first moment on."""
         volume, what = step.volume, f"disk {step.volume.path} of {step.guest}"
-        files_logical.make(step.group, volume.name, volume.capacity_bytes, step.tags, what)
-        files_logical.zero(volume.path, step.content_bytes, volume.capacity_bytes)
+        files_logical.make(step.group, volume.name, volume.capacity_bytes, step.tags, what, step.thin_pool)
+        if not step.thin_pool:
+            files_logical.zero(volume.path, step.content_bytes, volume.capacity_bytes)
         libvirt_storage.refresh(self.connection, volume.pool)
 
     def copy_running(self, step: plan_disk_move_steps.CopyRunning) -> None:

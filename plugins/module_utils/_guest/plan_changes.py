@@ -164,7 +164,7 @@ class GuestPlan(step.Plan[GuestStep]):
     uuid: str | None = None  # whom the steps are done to; None: there is no such guest
     wait: plan_guest_steps.WaitForAddress | None = None  # afterwards
     ssh_host_key: str | None = None  # public
-    misplaced: tuple[tuple[str, str], ...] = ()  # disks that are to be in other pools: name and pool
+    misplaced: tuple[tuple[str, str, str], ...] = ()  # disks that are to be in other pools: name, pool, thin pool
     found_xml: str | None = dataclasses.field(default=None, repr=False)  # the definition that was looked at
 
 

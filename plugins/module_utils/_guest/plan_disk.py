@@ -128,10 +128,7 @@ def _logical(guest: str, item: Disk, site: Site) -> Disk:
             "the module on the hypervisor, as root, with lvm2 installed"
         )
     if item.thin_pool and site.thin is None:
-        raise NotFound(
-            f"cannot create {what}: volume group {site.group.name} has no thin pool {item.thin_pool}; create it "
-            f"(lvcreate --type thin-pool --size 100g --name {shlex.quote(item.thin_pool)} {site.group.name})"
-        )
+        raise plan_thin_pool.missing(f"cannot create {what}", site.group.name, item.thin_pool)
     return dataclasses.replace(item, clone="copy" if item.image else None, fields={**item.fields, "format": "raw"})
 
 

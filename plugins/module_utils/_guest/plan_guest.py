@@ -314,8 +314,8 @@ def _plan_present(
     )
 
 
-def _misplaced(subject: _Subject, host: GuestHost) -> tuple[tuple[str, str], ...]:
-    """The disks that the guest has in another pool than the options name, with that pool."""
+def _misplaced(subject: _Subject, host: GuestHost) -> tuple[tuple[str, str, str], ...]:
+    """The disks that the guest has in another pool than the options name, with that pool and the thin pool there."""
     found = []
     for item in subject.wanted.disks or ():
         device = subject.known.devices.get(item.name)
@@ -325,13 +325,14 @@ def _misplaced(subject: _Subject, host: GuestHost) -> tuple[tuple[str, str], ...
         if device.path and not there:
             there = host.located(item.pool, os.path.basename(device.path)) == device.path
         if not there:
-            found.append((item.name, item.pool))
+            found.append((item.name, item.pool, item.thin_pool or ""))
     return tuple(found)
 
 
-def _move_notes(wanted: GuestSpec, misplaced: t.Iterable[tuple[str, str]]) -> t.Iterator[str]:
-    for disk, pool in misplaced if not wanted.move_disks else ():
-        move = shlex.join(["-e", f"guest={wanted.name}", "-e", f"disk={disk}", "-e", f"pool={pool}"])
+def _move_notes(wanted: GuestSpec, misplaced: t.Iterable[tuple[str, str, str]]) -> t.Iterator[str]:
+    for disk, pool, thin in misplaced if not wanted.move_disks else ():
+        thin_pool = ["-e", f"thin_pool={thin}"] if thin else []
+        move = shlex.join(["-e", f"guest={wanted.name}", "-e", f"disk={disk}", "-e", f"pool={pool}", *thin_pool])
         yield (
             f"disk {disk} of {wanted.name} is not in pool {pool}; to move it: ansible-playbook corral.virt.move_disk "
             f"{move}, or set move_disks: true"

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core import defaults
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_devices
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
-from ansible_collections.corral.virt.plugins.module_utils._storage import run_removed_disks
+from ansible_collections.corral.virt.plugins.module_utils._storage import run_removed_disks, run_thin_pools
 
 __all__ = ["describe_host", "with_cpu_use"]
 
@@ -84,10 +84,15 @@ def _networks(connection: t.Any) -> list[dict[str, t.Any]]:
 
 
 def _pools(connection: t.Any, uri: str) -> list[dict[str, t.Any]]:
-    """The storage pools, each with the filesystem that a directory is on, if it answers."""
-    pools = [_without_xml(item, xml_host.pool(item["xml"])) for item in libvirt_query.pools(connection)]
+    """The storage pools, with the filesystem that a directory is on, if it answers, and thin pools of volume groups."""
+    pools = [_pool(uri, item) for item in libvirt_query.pools(connection)]
     filesystems = run_removed_disks.filesystems(uri, run_removed_disks.directories(pools))
     return [{**pool, "filesystem": filesystems.get(pool["name"])} for pool in pools]
+
+
+def _pool(uri: str, item: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    pool = _without_xml(item, xml_host.pool(item["xml"]))
+    return {**pool, **run_thin_pools.told(uri, pool, xml_host.volume_group(item["xml"]) or pool["name"])}
 
 
 def _without_xml(item: t.Mapping[str, t.Any], more: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

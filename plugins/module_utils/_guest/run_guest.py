@@ -66,12 +66,13 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
         **run_guests.result(wanted.name, plan, told),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),
         **({"ssh_host_key": plan.ssh_host_key} if plan.ssh_host_key else {}),
-        **(
-            {"misplaced_disks": [{"disk": disk, "pool": pool} for disk, pool in plan.misplaced]}
-            if plan.misplaced
-            else {}
-        ),
+        **({"misplaced_disks": [_move_options(*one) for one in plan.misplaced]} if plan.misplaced else {}),
     }
+
+
+def _move_options(disk: str, pool: str, thin_pool: str) -> dict[str, str]:
+    """The options of `virt_disk_move` for a disk."""
+    return {"disk": disk, "pool": pool, **({"thin_pool": thin_pool} if thin_pool else {})}
 
 
 def waited(connection: t.Any, results: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:

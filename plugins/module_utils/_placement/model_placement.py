@@ -33,7 +33,8 @@ class Guest:
     bridges: frozenset[str] = frozenset()
     networks: frozenset[str] = frozenset()
     pools: frozenset[str] = frozenset()
-    disks: tuple[tuple[str, int], ...] = ()  # pools, and MiB that it needs there
+    thin_pools: frozenset[str] = frozenset()  # each as POOL/NAME
+    disks: tuple[tuple[str, int], ...] = ()  # pools and thin pools, and MiB that it needs there
     machines: frozenset[str] = frozenset()
     cpu_models: frozenset[str] = frozenset()
     platform: frozenset[str] = frozenset()  # efi, secure_boot, tpm
@@ -48,7 +49,15 @@ class Guest:
     def needs(self) -> tuple[t.Any, ...]:
         """A sortable key, equal for guests that the same hosts take."""
         groups = (self.apart, self.together, self.prefer, self.groups)
-        offers = (self.bridges, self.networks, self.pools, self.machines, self.cpu_models, self.platform)
+        offers = (
+            self.bridges,
+            self.networks,
+            self.pools,
+            self.thin_pools,
+            self.machines,
+            self.cpu_models,
+            self.platform,
+        )
         names = (tuple(sorted(each)) for each in (*groups, *offers))
         bound = (self.devices, self.versions, self.runs_within is not None, self.runs_within or "", self.refused)
         return (self.memory_mib, self.vcpus, self.host or "", self.disks, *names, *bound)
@@ -87,7 +96,8 @@ class Host:
     bridges: frozenset[str] | None = None  # None: not known
     networks: frozenset[str] | None = None
     pools: frozenset[str] | None = None
-    disk_left_mib: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # by pool, where it is known
+    thin_pools: frozenset[str] | None = None  # those that take new volumes
+    disk_left_mib: t.Mapping[str, float] = dataclasses.field(default_factory=dict)  # by (thin) pool, where it is known
     filesystems: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # by pool: several may share one's room
     machines: frozenset[str] | None = None
     cpu_models: frozenset[str] | None = None

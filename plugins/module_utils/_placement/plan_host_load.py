@@ -45,7 +45,7 @@ def _bundle(members: t.Sequence[Guest]) -> Bundle:
     for pool, needed in (each for one in members for each in one.disks):
         disks[pool] = disks.get(pool, 0) + needed
 
-    fields = ("apart", "bridges", "networks", "pools", "machines", "cpu_models", "platform", "groups")
+    fields = ("apart", "bridges", "networks", "pools", "thin_pools", "machines", "cpu_models", "platform", "groups")
     every: dict[str, t.Any] = {
         field: frozenset[str]().union(*(getattr(one, field) for one in members)) for field in fields
     }

@@ -44,6 +44,7 @@ Reason = tuple[str, str]
 _OFFERED = (
     ("bridges", "has no bridge"),
     ("pools", "has no active storage pool"),
+    ("thin_pools", "has no usable thin pool"),
     ("networks", "has no active network"),
     ("machines", "does not provide machine type"),
     ("cpu_models", "does not provide CPU model"),
@@ -79,7 +80,8 @@ def _disk(load: Load, guest: Guest) -> Reason | None:
     for pool, needed in guest.disks:
         left = load.disk_left(pool)
         if left is not None and needed > left:
-            return f"lacks room in pool {pool}", f"{mib(left)} left in pool {pool}, of {mib(needed)} that it needs"
+            where = f"{'thin pool' if '/' in pool else 'pool'} {pool}"
+            return f"lacks room in {where}", f"{mib(left)} left in {where}, of {mib(needed)} that it needs"
     return None
 
 

@@ -11,10 +11,10 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pool", "thin_pool_of", "thin_pools", "volumes"]
+__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pool_of", "thin_pools", "volumes"]
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
-_FIELDS = "lv_name,lv_size,data_percent,metadata_percent"
+_FIELDS = "lv_name,lv_size,data_percent,metadata_percent,segtype,zero,pool_lv"
 
 
 def has_group(name: str) -> bool:
@@ -22,19 +22,11 @@ def has_group(name: str) -> bool:
     return bool(command.answer("vgs", "--noheadings", "--options", "vg_name", "--", name))
 
 
-def thin_pools(group: str) -> list[dict[str, t.Any]]:
-    """Name, size in bytes, and use in percent of each thin pool; empty if there is none, or nobody may ask."""
-    return [_of_row(row) for row in rows("lv", "lvs", _FIELDS, "--select", "segtype=thin-pool", "--", group)]
-
-
-def thin_pool(group: str, name: str) -> dict[str, t.Any] | None:
-    """A thin pool with the fields of `ThinPool`; None if there is none, or nobody may ask."""
-    volumes = rows("lv", "lvs", f"{_FIELDS},segtype,zero,pool_lv", "--", group)
-    for row in volumes:
-        if (row["lv_name"], row["segtype"]) == (name, "thin-pool"):
-            virtual = sum(int(float(one["lv_size"])) for one in volumes if one["pool_lv"] == name)
-            return {"group": group, **_of_row(row), "virtual_bytes": virtual, "zeroes": bool(row["zero"])}
-    return None
+def thin_pools(group: str, but: str = "") -> list[dict[str, t.Any]]:
+    """The thin pools with the fields of `ThinPool`, without what the volume `but` takes; empty if nobody may ask."""
+    volumes = rows("lv", "lvs", _FIELDS, "--", group)
+    pools = [row for row in volumes if row["segtype"] == "thin-pool"]
+    return [_thin_pool(row, [one for one in volumes if one["pool_lv"] == row["lv_name"]], but) for row in pools]
 
 
 def thin_pool_of(path: str) -> str | None:
@@ -78,6 +70,26 @@ def rows(kind: str, program: str, fields: str, *rest: str) -> list[dict[str, str
     return [row for report in json.loads(told)["report"] for row in report[kind]] if told else []
 
 
-def _of_row(row: t.Mapping[str, str]) -> dict[str, t.Any]:
-    percents = {field: float(row[field]) if row[field] else None for field in ("data_percent", "metadata_percent")}
-    return {"name": row["lv_name"], "size_bytes": int(float(row["lv_size"])), **percents}
+def _thin_pool(row: t.Mapping[str, str], volumes: t.Sequence[t.Mapping[str, str]], but: str) -> dict[str, t.Any]:
+    size, data = _number(row["lv_size"]), _percent(row["data_percent"])
+    if data is not None:
+        apart = (
+            _number(one["lv_size"]) * (_percent(one["data_percent"]) or 0) for one in volumes if one["lv_name"] == but
+        )
+        data = max(0.0, data - sum(apart) / size)
+    return {
+        "name": row["lv_name"],
+        "size_bytes": size,
+        "virtual_bytes": sum(_number(one["lv_size"]) for one in volumes if one["lv_name"] != but),
+        "data_percent": data,
+        "metadata_percent": _percent(row["metadata_percent"]),
+        "zeroes": bool(row["zero"]),
+    }
+
+
+def _number(size: str) -> int:
+    return int(float(size))
+
+
+def _percent(text: str) -> float | None:
+    return float(text) if text else None

@@ -44,7 +44,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_fil
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-__all__ = ["answers", "volume_group"]
+__all__ = ["answers", "thin_pool", "volume_group"]
 
 
 def answers(connection: t.Any, questions: t.Mapping[str, Question], locks: contextlib.ExitStack) -> dict[str, Answer]:
@@ -104,7 +104,7 @@ def _site(connection: t.Any, question: SiteOf, locks: contextlib.ExitStack) -> S
         image_pool,
         group,
         files_lvm.tags(os.path.join(str(found.path), name)) if group else (),
-        _thin(group, question.thin_pool or inherited),
+        thin_pool(group, question.thin_pool or inherited),
     )
 
 
@@ -118,7 +118,7 @@ def _logical_size(connection: t.Any, question: SizeOf, size: Size, path: str) ->
     ready = files_logical.ready_bytes(path)
     if group:  # what an interrupted growth has taken is taken
         group = dataclasses.replace(group, free_bytes=group.free_bytes + files_logical.size_bytes(path) - ready)
-    thin = _thin(group, files_lvm.thin_pool_of(path))
+    thin = thin_pool(group, files_lvm.thin_pool_of(path))
     return dataclasses.replace(size, size_bytes=ready, pool_name=pool, group=group, seen_bytes=seen, thin=thin)
 
 
@@ -127,10 +127,10 @@ def _device_bytes(path: str) -> int | None:
     return files_logical.size_bytes(path) if identity.logical_volume(path) else None
 
 
-def _thin(group: VolumeGroup | None, name: str | None) -> ThinPool | None:
-    """The thin pool of that name; None if there is none, or none is asked for."""
-    found = files_lvm.thin_pool(group.name, name) if group and name else None
-    return ThinPool(**found) if found else None
+def thin_pool(group: VolumeGroup | None, name: str | None, but: str = "") -> ThinPool | None:
+    """The thin pool of that name, without what the volume `but` takes; None if there is none, or none is asked for."""
+    found = files_lvm.thin_pools(group.name, but) if group and name else ()
+    return next((ThinPool(group=str(group and group.name), **one) for one in found if one["name"] == name), None)
 
 
 def volume_group(connection: t.Any, pool: PoolDirectory) -> VolumeGroup | None:

@@ -77,6 +77,7 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.
         bridges=frozenset(bridges),
         networks=frozenset(nic["network"] for nic in interfaces or () if nic.get("network")),
         pools=frozenset(disk.get(option) or POOL for disk in local for option in _pool_options(disk)),
+        thin_pools=frozenset(filter(None, map(_thin_pool, local))),
         disks=_sizes(local, name),
         machines=frozenset([item["machine"]] if item.get("machine") and not item.get("arch") else []),
         cpu_models=frozenset(models),
@@ -205,11 +206,16 @@ def _pool_options(disk: t.Mapping[str, t.Any]) -> t.Sequence[str]:
     return ("pool", "image_pool") if disk.get("image_pool") else ("pool",)
 
 
+def _thin_pool(disk: t.Mapping[str, t.Any]) -> str | None:
+    """The thin pool of a disk with that of its volume group, as placement names it; None without one."""
+    return f"{disk.get('pool') or POOL}/{disk['thin_pool']}" if disk.get("thin_pool") else None
+
+
 def _sizes(disks: t.Iterable[t.Mapping[str, t.Any]], name: str) -> tuple[tuple[str, int], ...]:
-    """MiB by pool of the disks with a given size; thin volumes take none of their volume group."""
+    """MiB by pool, or by thin pool, of the disks with a given size."""
     sizes: dict[str, int] = {}
     for disk in disks:
-        if disk.get("size") and not disk.get("thin_pool"):
-            pool = disk.get("pool") or POOL
+        if disk.get("size"):
+            pool = _thin_pool(disk) or disk.get("pool") or POOL
             sizes[pool] = sizes.get(pool, 0) + units.kib_of(disk["size"], what=f"disk size of {name}") // 1024
     return tuple(sorted(sizes.items()))

@@ -19,11 +19,14 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_ta
     versions,
 )
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_thin_pool
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool
 
 __all__ = ["OPTIONS", "Counting", "guest", "host", "policy", "unsettled", "usable"]
 
 Info = t.Mapping[str, t.Any]
 
+_OF_A_THIN_POOL = ("name", "size_bytes", "virtual_bytes", "data_percent", "metadata_percent", "zeroes")
 _VERSIONS = {"libvirt": "libvirt_version", "qemu": "hypervisor_version", "kernel": "kernel_version"}
 
 # Kept in step with plugins/doc_fragments/controller.py.
@@ -85,7 +88,7 @@ class Counting:
         return self.reserve_mib.get(name, self.reserve_mib.get("", own_mib))
 
     def disk_left(self, pools: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, float]:
-        """MiB left by pool; empty if disks are not counted. Inactive pools and unknown capacities are left out."""
+        """MiB left by pool; none if disks are not counted. Inactive pools and unknown capacities are left out."""
         if self.disk_overcommit is None:
             return {}
         return {
@@ -93,6 +96,27 @@ class Counting:
             for pool in pools
             if pool["active"] and pool.get("capacity_bytes")
         }
+
+
+def _thin_left(pools: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, float]:
+    """MiB that new volumes may have, by thin pool, of those that take any: POOL/NAME."""
+    found = {
+        f"{pool['name']}/{thin['name']}": plan_thin_pool.left_bytes(
+            ThinPool(group=pool["name"], **{field: thin[field] for field in _OF_A_THIN_POOL})
+        )
+        for pool in pools
+        for thin in pool.get("thin_pools") or ()
+    }
+    return {name: left / 1024**2 for name, left in found.items() if left is not None}
+
+
+def _thin_pools(pools: t.Sequence[t.Mapping[str, t.Any]] | None) -> frozenset[str] | None:
+    """The thin pools that take new volumes; None if the host does not report all."""
+    if pools is None or any(
+        pool["active"] and pool.get("type") == "logical" and "thin_pools" not in pool for pool in pools
+    ):
+        return None
+    return frozenset(_thin_left(pools))
 
 
 def _by_host(rules: t.Mapping[str, t.Any], name: str) -> dict[str, str]:
@@ -163,7 +187,8 @@ def host(
         bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
         networks=_names(info, "networks", lambda network: network.get("active", True)),
         pools=_names(info, "pools", lambda pool: pool["active"]),
-        disk_left_mib=counting.disk_left(info["pools"] or ()),
+        thin_pools=_thin_pools(info["pools"]),
+        disk_left_mib={**counting.disk_left(info["pools"] or ()), **_thin_left(info["pools"] or ())},
         filesystems={pool["name"]: pool["filesystem"] for pool in info["pools"] or () if pool.get("filesystem")},
         machines=_offered(info.get("machines")),
         cpu_models=_offered((info.get("domain_capabilities") or {}).get("cpu_models")),

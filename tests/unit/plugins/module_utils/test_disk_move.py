@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_p
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool, VolumeGroup
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
@@ -32,6 +32,7 @@ LV = FileIdentity(0, mark=f"LVM-{'a' * 64}")
 PART = FileIdentity(3, 3)
 MARK = Mark("system", UUID, OLD, True, FileIdentity(7, 9))
 SPEC = MoveSpec("g", "system", "fast")
+THIN = ThinPool("thin", "vg0", 100 * 1024**2, 336 * 1024**2, data_percent=50.0, metadata_percent=5.0)
 
 
 def document(path: str = OLD, *, form: str = "qcow2", mirror: str = "", more: str = "", owned: str | None = OLD) -> str:
@@ -62,6 +63,8 @@ class Host:
     users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     marked: tuple[str, FileIdentity | None] | None = None
     asks_lvm: bool = True
+    thin: ThinPool | None = None
+    thin_of: str | None = None  # the thin pool that the disk is in
 
     def guest(self, name: str) -> FoundGuest | None:
         state = "running" if self.live else "off"
@@ -77,6 +80,12 @@ class Host:
 
     def group(self, pool: str) -> VolumeGroup | None:
         return VolumeGroup("vg0", 4 * 1024**2, self.free) if pool == "lvm" and self.asks_lvm else None
+
+    def thin_pool(self, _pool: str, _name: str, but: str) -> ThinPool | None:
+        return self.thin if not but else dataclasses.replace(THIN, virtual_bytes=0)
+
+    def thin_pool_of(self, _path: str) -> str | None:
+        return self.thin_of
 
     def pool_of(self, path: str) -> str | None:
         return "lvm" if path.startswith("/dev/vg") else None
@@ -445,6 +454,8 @@ def test_a_volume_of_a_running_guest_grows_before_it_moves_to_larger_extents() -
         other.live = other.stored
         with pytest.raises(Refused, match="its disk must first grow to that, which it cannot"):
             plan_disk_move.plan(LVM, other)
+    thin = plan_disk_move.plan(LVM, dataclasses.replace(host, thin_of="thin")).steps
+    assert str(thin[0]) == "grow thin volume /dev/vg1/g-system to 64 MiB"
     off = plan_disk_move.plan(LVM, dataclasses.replace(host, live=None)).steps
     assert str(off[0]).startswith("create disk"), "what is behind it becomes zeros"
     half = dataclasses.replace(host, files=host.files._replace(capacity_bytes=1))
@@ -474,3 +485,41 @@ def test_a_logical_volume_of_others_is_kept() -> None:
 def test_what_no_logical_volume_can_be(spec: MoveSpec, host: Host, told: str) -> None:
     with pytest.raises(Refused, match=told):
         plan_disk_move.plan(spec, host)
+
+
+INTO_THIN = MoveSpec("g", "system", "lvm", thin_pool="thin")
+
+
+def test_a_disk_goes_into_a_thin_pool() -> None:
+    made = plan_disk_move.plan(INTO_THIN, Host(files=OVERLAY, thin=THIN))
+    begin, copy, *_rest = made.steps
+    assert str(begin) == "create disk /dev/vg0/g-system (64 MiB, thin volume of vg0/thin in pool lvm)"
+    assert isinstance(copy, plan_disk_move_steps.ConvertOff) and copy.empty, "it reads as zeros"
+    assert made.needed_bytes == 50 * 1024**2, "only the content"
+    with pytest.raises(Refused, match=r"thin pool vg0/thin has 50 MiB free of 64 MiB that are copied; extend it"):
+        plan_disk_move.plan(INTO_THIN, Host(live=document(), files=OVERLAY, thin=THIN))
+    with pytest.raises(Refused, match=r"its volumes would have 404 MiB, more than 4 times its 100 MiB; extend it"):
+        plan_disk_move.plan(INTO_THIN, Host(files=OVERLAY, thin=dataclasses.replace(THIN, virtual_bytes=340 * 1024**2)))
+    with pytest.raises(NotFound, match=r"volume group vg0 has no thin pool thin; create it \(lvcreate"):
+        plan_disk_move.plan(INTO_THIN, Host())
+    with pytest.raises(Refused, match="it is of type dir, and thin pools are in pools of type logical; omit thin_pool"):
+        plan_disk_move.plan(dataclasses.replace(INTO_THIN, pool="fast"), Host())
+
+
+def test_what_an_interrupted_run_has_left_in_a_thin_pool_takes_no_room_beside_it() -> None:
+    mark = MARK.text()
+    full = dataclasses.replace(THIN, virtual_bytes=400 * 1024**2)
+    left = Host(there=(OLD, "/dev/vg0/g-system"), thin=full, files=FILE, marked=(mark, LV))
+    assert steps(left, INTO_THIN)[0] == "create disk /dev/vg0/g-system" and "again" in str(
+        plan_disk_move.plan(INTO_THIN, left).steps[0]
+    )
+
+
+def test_a_logical_volume_becomes_a_thin_one_beside_itself() -> None:
+    host = on_lvm(thin=THIN, thin_of=None)
+    made = plan_disk_move.plan(INTO_THIN, host)
+    assert made.path == "/dev/vg0/g-system.thin" and "delete disk /dev/vg0/g-system" in map(str, made.steps)
+    thin = document("/dev/vg0/g-system.thin", form="raw", owned="/dev/vg0/g-system.thin")
+    done = on_lvm(stored=thin, there=("/dev/vg0/g-system.thin",), thin=THIN, thin_of="thin")
+    for spec in (INTO_THIN, LVM):
+        assert not plan_disk_move.plan(spec, done).steps, "it is what it is"

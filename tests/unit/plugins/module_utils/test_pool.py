@@ -586,8 +586,14 @@ def test_what_is_nearly_full_is_told(pool: dict[str, t.Any], told: list[str]) ->
     assert len(found) == len(told) and all(map(re.search, told, found)), found
 
 
-LVS = """{"report": [{"lv": [{"lv_name": "thin", "lv_size": "1073741824", "data_percent": "91.20",
-"metadata_percent": "10.84"}, {"lv_name": "off", "lv_size": "1073741824", "data_percent": "", "metadata_percent": ""}]}]}"""
+# As LVM 2.03.16 prints it.
+LVS = """{"report": [{"lv": [
+{"lv_name":"thin", "lv_size":"1073741824", "data_percent":"60.00", "metadata_percent":"10.84", "segtype":"thin-pool", "zero":"zero", "pool_lv":""},
+{"lv_name":"a", "lv_size":"1073741824", "data_percent":"20.00", "metadata_percent":"", "segtype":"thin", "zero":"", "pool_lv":"thin"},
+{"lv_name":"b", "lv_size":"2147483648", "data_percent":"20.00", "metadata_percent":"", "segtype":"thin", "zero":"", "pool_lv":"thin"},
+{"lv_name":"c", "lv_size":"1073741824", "data_percent":"", "metadata_percent":"", "segtype":"linear", "zero":"", "pool_lv":""},
+{"lv_name":"off", "lv_size":"1073741824", "data_percent":"", "metadata_percent":"", "segtype":"thin-pool", "zero":"", "pool_lv":""}
+]}]}"""
 
 
 def test_what_lvm_tells_of_thin_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -597,7 +603,8 @@ def test_what_lvm_tells_of_thin_pools(tmp_path: Path, monkeypatch: pytest.Monkey
     lvs = tmp_path / "lvs"
     lvs.write_text(f"#!/bin/sh\n[ \"$9\" = -- ] || shift; cat <<'END'\n{LVS}\nEND\n".replace("cat", "/bin/cat"))
     lvs.chmod(0o755)
-    assert files_lvm.thin_pools("vg0") == [
-        {"name": "thin", "size_bytes": GIB, "data_percent": 91.2, "metadata_percent": 10.84},
-        {"name": "off", "size_bytes": GIB, "data_percent": None, "metadata_percent": None},
-    ]
+    thin = {"name": "thin", "size_bytes": GIB, "metadata_percent": 10.84, "zeroes": True}
+    off = {"name": "off", "size_bytes": GIB, "metadata_percent": None, "zeroes": False}
+    off |= {"virtual_bytes": 0, "data_percent": None}
+    assert files_lvm.thin_pools("vg0") == [{**thin, "virtual_bytes": 3 * GIB, "data_percent": 60.0}, off]
+    assert files_lvm.thin_pools("vg0", "b") == [{**thin, "virtual_bytes": GIB, "data_percent": 20.0}, off], "without b"

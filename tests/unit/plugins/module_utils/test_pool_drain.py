@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_m
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_pool_drain import DrainPlan, DrainSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool, VolumeGroup
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
@@ -94,6 +94,12 @@ class Host:
 
     def group(self, pool: str) -> VolumeGroup | None:
         return VolumeGroup("vg0", 4 * MIB, self.free.get("lvm", 1000) * MIB) if pool == "lvm" else None
+
+    def thin_pool(self, _pool: str, _name: str, _but: str) -> ThinPool | None:
+        return None
+
+    def thin_pool_of(self, _path: str) -> str | None:
+        return None
 
     def pool_of(self, path: str) -> str | None:
         return "lvm" if path.startswith("/dev/") else None

@@ -86,7 +86,10 @@ def test_bridges_that_options_name(options: dict[str, t.Any], bridges: set[str])
 def test_a_disk_that_goes_needs_no_room() -> None:
     gone = {"name": "old", "size": "9TiB", "pool": "slow", "state": "absent"}
     guest = host_requirements.of({"name": "web1", "disks": [gone, {"name": "new", "size": "1GiB", "pool": "fast"}]})
-    assert guest.pools == {"fast"} and guest.disks == (("fast", 1024),)
+    assert guest.pools == {"fast"} and guest.disks == (("fast", 1024),) and not guest.thin_pools
+    thin = {"size": "1GiB", "pool": "fast", "thin_pool": "thin"}
+    guest = host_requirements.of({"name": "web1", "disks": [{"name": "a", **thin}, {"name": "b", **thin}]})
+    assert guest.pools == {"fast"} and guest.thin_pools == {"fast/thin"} and guest.disks == (("fast/thin", 2048),)
 
 
 @pytest.mark.parametrize(

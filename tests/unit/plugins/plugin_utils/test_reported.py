@@ -171,6 +171,35 @@ def test_room_that_is_left_in_pools(overcommit: float | None, left: dict[str, fl
     assert reported_hosts.Counting.of({"disk_overcommit": overcommit}, None).disk_left(pools) == left
 
 
+THIN = {"name": "thin", "size_bytes": 1024**3, "virtual_bytes": 3 * 1024**3, "zeroes": True}
+
+
+@pytest.mark.parametrize(
+    ("thin", "left"),
+    [
+        ({}, {"lvm/thin": 1024.0}),
+        ({"virtual_bytes": 5 * 1024**3}, {"lvm/thin": 0.0}),
+        ({"data_percent": 91.0}, {}),
+        ({"metadata_percent": 91.0}, {}),
+        ({"data_percent": None}, {}),
+        ({"zeroes": False}, {}),
+    ],
+)
+def test_what_a_thin_pool_may_still_promise(thin: dict[str, t.Any], left: dict[str, float]) -> None:
+    thins = [{**THIN, "data_percent": 50.0, "metadata_percent": 5.0, **thin}]
+    host = reported_hosts.host(
+        "h1", {**INFO, "pools": [{"name": "lvm", "type": "logical", "active": True, "thin_pools": thins}]}
+    )
+    assert (host.thin_pools, host.disk_left_mib) == (frozenset(left), left)
+
+
+def test_thin_pools_that_nobody_could_ask_for_are_not_known() -> None:
+    pools = [{"name": "lvm", "type": "logical", "active": True}]
+    assert reported_hosts.host("h1", {**INFO, "pools": pools}).thin_pools is None
+    assert reported_hosts.host("h1", {**INFO, "pools": [{**pools[0], "active": False}]}).thin_pools == frozenset()
+    assert reported_hosts.host("h1", {**INFO, "pools": None}).thin_pools is None
+
+
 def test_losses_are_a_part_of_the_policy() -> None:
     options = {"cpu_overcommit": 2.0, "memory_overcommit": 1.0}
     assert reported_hosts.policy(options).losses == 0
