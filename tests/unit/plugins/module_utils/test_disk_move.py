@@ -59,6 +59,7 @@ class Host:
     files: DiskFile | None = FILE
     free: int = 1024**3
     keeps: tuple[str, ...] = ()
+    backups: bool = False
     at_work: str | None = None
     users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     marked: tuple[str, FileIdentity | None] | None = None
@@ -101,6 +102,9 @@ class Host:
 
     def kept(self, _uuid: str) -> tuple[str, ...]:
         return self.keeps
+
+    def only_backups(self, _uuid: str) -> bool:
+        return self.backups
 
     def job(self, _uuid: str, _target: str) -> str | None:
         return self.at_work
@@ -244,6 +248,11 @@ def test_a_copy_that_was_interrupted() -> None:
 def test_what_cannot_move(host: dict[str, t.Any], told: str) -> None:
     with pytest.raises((Refused, NotFound), match=told):
         plan_disk_move.plan(SPEC, Host(**host))
+
+
+def test_checkpoints_of_backups_do_not_hold_a_disk() -> None:
+    assert steps(Host(keeps=("checkpoints",), backups=True)) == steps(Host())
+
 
 
 def test_all_reasons_are_told_at_once() -> None:

@@ -113,6 +113,9 @@ class Host:
     def kept(self, uuid: str) -> tuple[str, ...]:
         return self.keeps.get(uuid, ())
 
+    def only_backups(self, _uuid: str) -> bool:
+        return False
+
     def job(self, _uuid: str, _target: str) -> str | None:
         return None
 
