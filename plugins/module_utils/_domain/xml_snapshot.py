@@ -18,7 +18,6 @@ __all__ = [
     "definition_then",
     "disks",
     "has_agent",
-    "names_files",
     "snapshot",
     "taking",
     "with_disks",
@@ -143,7 +142,7 @@ def with_files(xml: str, moved: t.Mapping[str, tuple[str, str]], located: Locate
     another one with its format. Their chains are left out, for libvirt to read.
     """
     root = parse(xml)
-    for disk in _defined(root):
+    for disk in [one for tag in (".", "domain", "inactiveDomain") for one in root.iterfind(f"{tag}/devices/disk")]:
         to = moved.get(_path(disk, located) or "")
         if to:
             _set_file(disk, to[0])
@@ -151,17 +150,6 @@ def with_files(xml: str, moved: t.Mapping[str, tuple[str, str]], located: Locate
         elif any(_path(below, located) in moved for below in disk.iterfind(".//backingStore")):
             _forget_chain(disk)
     return text(root)
-
-
-def names_files(xml: str, paths: t.Collection[str]) -> bool:
-    """True if a snapshot's document has one of these files as a disk of then, or below one."""
-    sources = (source for disk in _defined(parse(xml)) for source in disk.iter("source"))
-    return any(path_of(source, lambda _pool, _volume: None) in paths for source in sources)
-
-
-def _defined(root: Element) -> list[Element]:
-    """The disks of a definition, or of those in a snapshot's document."""
-    return [one for tag in (".", "domain", "inactiveDomain") for one in root.iterfind(f"{tag}/devices/disk")]
 
 
 def without_chains(xml: str, merged: t.Collection[str]) -> str | None:

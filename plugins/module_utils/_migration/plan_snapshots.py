@@ -32,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     MigratingDisk,
     as_requested,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 __all__ = [
     "SnapshotFile",
@@ -46,6 +46,7 @@ __all__ = [
     "notes",
     "parsed",
     "problems",
+    "readable",
 ]
 
 _MEMORY, _COPY = "memory", "state of the machine"
@@ -205,6 +206,26 @@ def check_defined(guest: str, host: str, wanted: t.Iterable[SavedSnapshot], foun
             f"cannot define {named(differing)} of {guest} on {host}: libvirt there reads them differently; "
             f"compare `virsh snapshot-dumpxml` on both hosts, or {remedy(guest, differing)}"
         )
+
+
+_READS_ITCO = 9_001_000
+
+
+def readable(saved: t.Iterable[SavedSnapshot], version: int) -> list[SavedSnapshot]:
+    """The snapshots as libvirt of this version reads them.
+
+    From 9.1 on, libvirt adds the watchdog that each q35 machine has, and an older one knows no such model. It omits it
+    from the definition of a guest that migrates, but not from those in snapshots.
+    """
+    return [one if version >= _READS_ITCO else one._replace(xml=_without_itco(one.xml)) for one in saved]
+
+
+def _without_itco(xml: str) -> str:
+    root = parse(xml)
+    added = [one for one in root.iterfind(".//devices/watchdog[@model='itco']") if one.get("action") == "reset"]
+    for one in added:
+        one.getparent().remove(one)
+    return text(root) if added else xml
 
 
 def _facts(one: Snapshot) -> Snapshot:

@@ -22,11 +22,8 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
     SnapshotDisk,
     SnapshotRecord,
 )
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import (
-    names_files,
-    with_files,
-    without_chains,
-)
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import with_files, without_chains
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import of_snapshot, sources
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
     ChainLink,
@@ -168,9 +165,15 @@ def _redefined(
     named = {path for path, _to, _form in files}
     for one in (*above, *(one for one in lineage if one not in (snapshot, *above))):
         overlays = _overlays(scene, one) if one in lineage else ()
-        names = bool(named) and one in above and names_files(one.xml, named)
+        names = bool(named) and one in above and _names(one, named)
         if names or overlays:
             yield Redefine(scene.found.name, scene.found.uuid, one.name, files if names else (), overlays)
+
+
+def _names(snapshot: Snapshot, files: t.Collection[str]) -> bool:
+    """True if a definition of then has one of these files as a disk, or below one."""
+    *definitions, _own = of_snapshot(snapshot.xml)
+    return any(path in files for xml in definitions for path in sources(xml, lambda _pool, _volume: None, below=True))
 
 
 def _overlays(scene: Scene, snapshot: Snapshot) -> tuple[tuple[str, str], ...]:

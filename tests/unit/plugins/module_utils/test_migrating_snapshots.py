@@ -183,3 +183,15 @@ def test_what_libvirt_took_is_compared() -> None:
     for other in ([], [saved("s1", overlay="/i/other")], [CHAIN[0]._replace(current=True)]):
         with pytest.raises(Failed, match="cannot define snapshot s1 of web1 on hyper2"):
             plan_snapshots.check_defined("web1", "hyper2", CHAIN[:1], other)
+
+
+def test_an_older_libvirt_gets_no_watchdog_that_it_does_not_know() -> None:
+    """One that somebody asked for stays: without it, the guest of then would be another one."""
+    implicit, other = "<watchdog model='itco' action='reset'/>", "<watchdog model='itco' action='poweroff'/>"
+    then = "<domain><devices>{0}</devices></domain><inactiveDomain><devices>{0}</devices></inactiveDomain>"
+    one = SavedSnapshot("s", f"<domainsnapshot>{then.format(implicit + other)}</domainsnapshot>", current=True)
+    (older,) = plan_snapshots.readable([one], 9_000_000)
+    assert "reset" not in older.xml and older.xml.count("poweroff") == 2 and older.current
+    assert plan_snapshots.readable([one], 9_001_000) == plan_snapshots.readable([one], 11_003_000) == [one]
+    plain = one._replace(xml=f"<domainsnapshot>{then.format(other)}</domainsnapshot>")
+    assert plan_snapshots.readable([plain], 9_000_000) == [plain]
