@@ -23,7 +23,8 @@ HOSTS = {"hyper1": "libvirt 9.0", "hyper2": "libvirt 11.3"}
 MIB = 1 << 20
 GUEST: dict[str, t.Any] = {"name": "g", "vcpus": 1, "memory": "64MiB", "interfaces": []}
 DISK = {"name": "system", "size": "32MiB", "image": "tiny.qcow2"}
-STATE = "/var/lib/libvirt/qemu/nvram/*g_VARS* /var/lib/libvirt/swtpm/*/tpm2/*.permall"
+NVRAM = "/var/lib/libvirt/qemu/nvram/g_VARS.fd"
+STATE = f"{NVRAM} /var/lib/libvirt/swtpm/*/tpm2/*.permall"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +47,7 @@ def nothing_left() -> Iterator[None]:
         LAB.on(
             host,
             "virsh -q destroy g; virsh -q undefine g --snapshots-metadata --managed-save --nvram --tpm; "
-            f"find {IMAGES} -mindepth 1 -name 'g[.-]*' -delete; rm -rf {IMAGES}/.corral/.removed; "
+            f"rm -f {NVRAM}; find {IMAGES} -mindepth 1 -name 'g[.-]*' -delete; rm -rf {IMAGES}/.corral/.removed; "
             "virsh -q pool-refresh default; true",
         )
 

@@ -208,24 +208,21 @@ def check_defined(guest: str, host: str, wanted: t.Iterable[SavedSnapshot], foun
         )
 
 
-_READS_ITCO = 9_001_000
+def readable(saved: t.Iterable[SavedSnapshot], version: int, *, written_by: int) -> list[SavedSnapshot]:
+    """The snapshots as libvirt of this version reads them, which may be older than that which has written them."""
+    return [one if version >= written_by else one._replace(xml=_for_older(one.xml)) for one in saved]
 
 
-def readable(saved: t.Iterable[SavedSnapshot], version: int) -> list[SavedSnapshot]:
-    """The snapshots as libvirt of this version reads them.
-
-    From 9.1 on, libvirt adds the watchdog that each q35 machine has, and an older one knows no such model. It omits it
-    from the definition of a guest that migrates, but not from those in snapshots.
+def _for_older(xml: str) -> str:
+    """Without what libvirt itself omits from the definition of a guest that migrates, but not from those in snapshots:
+    the watchdog that each q35 machine has (added from 9.1 on), and by which features it has chosen the firmware.
     """
-    return [one if version >= _READS_ITCO else one._replace(xml=_without_itco(one.xml)) for one in saved]
-
-
-def _without_itco(xml: str) -> str:
     root = parse(xml)
-    added = [one for one in root.iterfind(".//devices/watchdog[@model='itco']") if one.get("action") == "reset"]
-    for one in added:
+    for one in root.xpath(".//devices/watchdog[@model='itco' and @action='reset'] | .//os[loader/text()]/firmware"):
         one.getparent().remove(one)
-    return text(root) if added else xml
+    for chosen in root.xpath(".//os[@firmware and loader/text()]"):
+        del chosen.attrib["firmware"]
+    return text(root)
 
 
 def _facts(one: Snapshot) -> Snapshot:

@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     MigratingDisk,
     VolumeFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 DISK = """<disk type='file' device='{device}'><driver name='qemu' type='{format}'/><source file='{path}'/>
 <target dev='{target}' bus='virtio'/>{more}</disk>"""
@@ -185,13 +186,20 @@ def test_what_libvirt_took_is_compared() -> None:
             plan_snapshots.check_defined("web1", "hyper2", CHAIN[:1], other)
 
 
-def test_an_older_libvirt_gets_no_watchdog_that_it_does_not_know() -> None:
-    """One that somebody asked for stays: without it, the guest of then would be another one."""
-    implicit, other = "<watchdog model='itco' action='reset'/>", "<watchdog model='itco' action='poweroff'/>"
-    then = "<domain><devices>{0}</devices></domain><inactiveDomain><devices>{0}</devices></inactiveDomain>"
-    one = SavedSnapshot("s", f"<domainsnapshot>{then.format(implicit + other)}</domainsnapshot>", current=True)
-    (older,) = plan_snapshots.readable([one], 9_000_000)
-    assert "reset" not in older.xml and older.xml.count("poweroff") == 2 and older.current
-    assert plan_snapshots.readable([one], 9_001_000) == plan_snapshots.readable([one], 11_003_000) == [one]
-    plain = one._replace(xml=f"<domainsnapshot>{then.format(other)}</domainsnapshot>")
-    assert plan_snapshots.readable([plain], 9_000_000) == [plain]
+def test_an_older_libvirt_gets_nothing_that_a_newer_one_has_added() -> None:
+    """What somebody asked for stays: without it, the guest of then would be another one."""
+    added, asked = "<watchdog model='itco' action='reset'/>", "<watchdog model='itco' action='poweroff'/>"
+    chosen = (
+        "<os firmware='efi'><firmware><feature enabled='yes' name='secure-boot'/></firmware><loader>/f</loader></os>"
+    )
+    then = f"<domain>{chosen}<devices>{added}{asked}</devices></domain>"
+    document = f"<domainsnapshot>{then}{then.replace('domain>', 'inactiveDomain>')}</domainsnapshot>"
+    one = SavedSnapshot("s", document, current=True)
+    (older,) = plan_snapshots.readable([one], 9_000_000, written_by=11_003_000)
+    bare = document.replace(added, "").replace(chosen, "<os><loader>/f</loader></os>")
+    assert older.current and text(parse(older.xml)) == text(parse(bare))
+    for version in (11_003_000, 12_000_000):
+        assert plan_snapshots.readable([one], version, written_by=11_003_000) == [one]
+    chooses = one._replace(xml="<domainsnapshot><domain><os firmware='efi'/></domain></domainsnapshot>")
+    (older,) = plan_snapshots.readable([chooses], 9_000_000, written_by=11_003_000)
+    assert "firmware" in older.xml
