@@ -142,6 +142,12 @@ domains:
         agent: {description: 'C(connected), C(disconnected), or null without a channel.', type: str, returned: always}
         console: {description: Last lines of its console., type: list, elements: str, returned: always}
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
+    snapshots:
+      description: C(count), and C(oldest_age_s), the age of the oldest in seconds, which is null without snapshots.
+        M(corral.virt.virt_snapshot_info) returns all about them.
+      type: dict
+      returned: always
+      sample: {count: 3, oldest_age_s: 777600}
     ssh_host_key: {description: Public SSH host key that was created with the seed., type: str, returned: always}
     arguments:
       description: Arguments of M(corral.virt.virt_domain) that describe the guest. Null if its definition cannot be

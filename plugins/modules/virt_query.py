@@ -73,6 +73,12 @@ domains:
       type: str
       returned: when it runs and has one
     addresses: {description: Known IP addresses., type: list, elements: str, returned: always}
+    snapshots:
+      description: C(count), and C(oldest_age_s), the age of the oldest in seconds, which is null without snapshots.
+        M(corral.virt.virt_snapshot_info) returns all about them.
+      type: dict
+      returned: always
+      sample: {count: 3, oldest_age_s: 777600}
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
     moving:
       description: Destination host of the guest while a migration record exists; otherwise null.

@@ -8,6 +8,7 @@ import time
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import libvirt
 import pytest
@@ -61,6 +62,7 @@ def test_a_guest_comes_changes_and_goes(host: t.Any, following: tuple[Store, Wat
         "moving": False,
         "persistent": True,
         "autostart": False,
+        "snapshots": {"count": 0, "oldest_s": None},
     }
     assert store.get(key) == expected
     domain.create()
@@ -77,6 +79,24 @@ def test_a_guest_comes_changes_and_goes(host: t.Any, following: tuple[Store, Wat
     until(lambda: store.get(key) == {**expected, "title": "Another"})
     domain.undefine()
     until(lambda: store.get(key) is None)
+
+
+def test_snapshots_are_counted_without_an_event(host: t.Any) -> None:
+    domain = host.defineXML(GUEST.format(name="web1"))
+    store = Store()
+    watcher = Watcher("hyper1", "test:///default", store, poll_s=0.02)
+    watcher.start()
+    key = f"guest/hyper1/{domain.UUIDString()}"
+    until(lambda: store.get(key))
+    for name in ("one", "two"):
+        domain.snapshotCreateXML(f"<domainsnapshot><name>{name}</name></domainsnapshot>")
+    oldest = ElementTree.fromstring(domain.snapshotLookupByName("one").getXMLDesc()).findtext("creationTime")
+    counted = {"count": 2, "oldest_s": int(str(oldest))}
+    until(lambda: (store.get(key) or {}).get("snapshots") == counted)
+    for name in ("two", "one"):
+        domain.snapshotLookupByName(name).delete()
+    until(lambda: (store.get(key) or {}).get("snapshots") == {"count": 0, "oldest_s": None})
+    watcher.stop()
 
 
 def test_the_host_is_described(following: tuple[Store, Watcher]) -> None:

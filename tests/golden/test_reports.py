@@ -30,6 +30,7 @@ WEB1: dict[str, t.Any] = {
     "interfaces": [{"mac": "52:54:00:00:00:01", "bridge": "br0", "type": "bridge"}],
     "addresses": ["192.0.2.7", "2001:db8::7"],
     "tags": ["front", "apart-web"],
+    "snapshots": {"count": 3, "oldest_age_s": 9 * 86400},
 }
 OFF: dict[str, t.Any] = {
     "name": "a-guest-that-is-off",

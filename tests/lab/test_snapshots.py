@@ -23,6 +23,7 @@ LAB = Hypervisors("snap")
 on = functools.partial(LAB.on, "hyper1")
 STATE = f"virsh dumpxml --inactive g | grep -v uuid; virsh snapshot-list --tree g; find {IMAGES} -type f | sort"
 FIRMWARE = "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.fd</loader><nvram template='/usr/share/OVMF/OVMF_VARS_4M.fd'>/srv/g.fd</nvram>"
+NODES = "for n in $(seq 0 99); do test -e /dev/loop$n || mknod /dev/loop$n b 7 $n; done; test -e /dev/loop-control || mknod /dev/loop-control c 10 237"
 TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
 
 
@@ -190,6 +191,30 @@ def test_a_guest_that_is_off() -> None:
     assert (digest("vda"), digest("vdb")) == content[0] and disk("vdb") == f"{IMAGES}/g-1.raw"
     assert on(f"ls {IMAGES}") == "g-0.qcow2\ng-1.raw"
     on("virsh -q start g")
+
+
+def test_a_block_device_has_its_new_files_in_a_directory() -> None:
+    guest("qcow2", start=False)
+    device = on(f"truncate -s 16M /srv/block; {NODES}; losetup -f --show /srv/block")
+    try:
+        on(f"head -c 4M /dev/urandom > {device}; virsh -q attach-disk g {device} vdb --sourcetype block --config")
+        on("virsh -q start g")
+        then = on(f"sha256sum < {device}")
+        assert f"is the block device {device}" in refused(name="before")
+        done(name="before", directory=IMAGES)
+        assert disk("vdb").startswith(f"{IMAGES}/g-vdb.before.") and disk().startswith(f"{IMAGES}/g-vda.before.")
+        on("virsh -q destroy g")
+        on(f"head -c 4M /dev/urandom > /root/data; qemu-io -f qcow2 -c 'write -q -s /root/data 1M 4M' {disk('vdb')}")
+        now = digest("vdb")
+        done(name="before", state="reverted", run=True, confirm="before")
+        assert digest("vdb") == then == on(f"sha256sum < {device}") != now
+        on("virsh -q destroy g")
+        on(f"qemu-io -f qcow2 -c 'write -q -s /root/data 1M 4M' {disk('vdb')}; virsh -q start g")
+        now = digest("vdb")
+        done(name="before", state="absent")
+        assert disk("vdb") == device and on(f"sha256sum < {device}") == now and on(f"ls {IMAGES}") == "g-0.qcow2"
+    finally:
+        on(f"virsh -q destroy g; losetup -d {device}; rm /srv/block")
 
 
 def test_variables_and_tpm_go_back_with_the_disks() -> None:

@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Eleme
 
 __all__ = [
     "LOCAL_STATE",
+    "arriving_name",
     "cpu",
     "files",
     "firmware",
@@ -133,6 +134,11 @@ def local_state(xml: str) -> list[str]:
     return [str(path) for place in LOCAL_STATE for path in root.xpath(place)]
 
 
+def arriving_name(uuid: str) -> str:
+    """The name of a guest on the destination until it is known that nobody there has its UUID or its name."""
+    return f"arriving-{uuid}"
+
+
 def reserved(xml: str, name: str) -> str:
     """The definition under this name, which nobody can start: its kernel and its disks are files that do not exist.
 
@@ -165,6 +171,10 @@ def released(xml: str, live: str = "") -> str:
         kernel.text = (kernel.text or "").removesuffix(_WAITING)
         if kernel.text == _NO_KERNEL:
             root.find("os").remove(kernel)
+    nvram = root.find("os/nvram")
+    if nvram is not None and nvram.text:  # newer libvirts name it after the guest as soon as they know the guest
+        arriving = f"/{arriving_name(root.findtext('uuid') or '')}_VARS"
+        nvram.text = nvram.text.replace(arriving, f"/{root.findtext('name')}_VARS")
     if live:
         _follow(root, parse(live))
     return text(root)

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import Nic, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, CORRAL, SEEN, sealed
 
-__all__ = ["has_agent", "is_managed", "macs", "nics", "read", "recorded", "sighted", "sightings"]
+__all__ = ["has_agent", "is_managed", "macs", "nics", "oldest_s", "read", "recorded", "sighted", "sightings"]
 
 _GUEST, _SEEN = f"metadata/{{{CORRAL}}}guest", f"metadata/{{{SEEN}}}guest"
 _PORTS = {"port": "port", "tls_port": "tlsPort", "websocket": "websocket"}
@@ -43,6 +43,12 @@ def read(xml: str) -> tuple[dict[str, t.Any], Element]:
         "graphics": [_display(device) for device in root.iterfind("devices/graphics")],
         "console": any(root.find(f"devices/{port}[@type='pty']") is not None for port in ("serial", "console")),
     }, root
+
+
+def oldest_s(snapshots: t.Iterable[str]) -> int | None:
+    """When the oldest of snapshots was taken, in seconds since 1970; None without any."""
+    roots = [ElementTree.fromstring(xml) for xml in snapshots]  # noqa: S314 (libvirt wrote it)
+    return min((int(root.findtext("creationTime") or 0) for root in roots), default=None)
 
 
 def recorded(root: Element) -> dict[str, t.Any]:

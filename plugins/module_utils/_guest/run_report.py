@@ -33,7 +33,7 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
             if gate is None
             else run_addresses.refresh(connection, search.names, search.timeout_s, gate)
         )
-        return run_summary.guests(connection)
+        return run_summary.guests(connection, asked=lambda item: _snapshots(item, search.names))
 
     found, host = run_measure.measured(connection, read) if load else (read(), None)
     seen = {guest["uuid"]: guest["addresses"] for guest in recorded.pop("guests")}
@@ -42,6 +42,11 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
         guest["addresses"] = list(dict.fromkeys([*guest["addresses"], *seen.get(guest["uuid"], ())]))
     similar = _similar(search.names or (), [guest["name"] for guest in found])
     return {**recorded, "domains": shown, "similar": similar, **({"host": host} if load else {})}
+
+
+def _snapshots(item: t.Any, names: t.Collection[str] | None) -> dict[str, t.Any]:
+    """Its snapshots, if it is one of the guests that are shown."""
+    return {"snapshots": run_summary.snapshots(item)} if names is None or item.name() in names else {}
 
 
 def _similar(names: t.Collection[str], there: t.Collection[str]) -> list[str]:

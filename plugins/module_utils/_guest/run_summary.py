@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
@@ -16,16 +17,18 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import statis
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
 
-__all__ = ["active", "block_sizes", "each", "guests", "memory_used_mib"]
+__all__ = ["active", "block_sizes", "each", "guests", "memory_used_mib", "snapshots"]
 
 Described = t.Mapping[str, t.Any]  # a guest
 
 
 def guests(
-    connection: t.Any, more: t.Callable[[xml_summary.Element], t.Mapping[str, t.Any]] = lambda _root: {}
+    connection: t.Any,
+    more: t.Callable[[xml_summary.Element], t.Mapping[str, t.Any]] = lambda _root: {},
+    asked: t.Callable[[t.Any], t.Mapping[str, t.Any]] = lambda _item: {},
 ) -> list[dict[str, t.Any]]:
-    """All guests sorted by name; `more` reads further fields from each guest's document."""
-    return each(connection, lambda item, statistics: _guest(item, statistics, more))
+    """All guests sorted by name; `more` reads further fields from each guest's document, and `asked` asks libvirt."""
+    return each(connection, lambda item, statistics: {**_guest(item, statistics, more), **asked(item)})
 
 
 def each(
@@ -43,6 +46,13 @@ def each(
             with contextlib.suppress(NotFound):
                 found.append(described(item, statistics))
     return sorted(found, key=lambda guest: t.cast(str, guest["name"]))
+
+
+def snapshots(item: t.Any) -> dict[str, int | None]:
+    """How many snapshots a guest has, and the age of the oldest."""
+    count, roots = figures.snapshots(item)
+    oldest_s = xml_summary.oldest_s(roots)
+    return {"count": count, "oldest_age_s": None if oldest_s is None else int(time.time()) - oldest_s}
 
 
 def active(guests: t.Iterable[Described]) -> list[Described]:

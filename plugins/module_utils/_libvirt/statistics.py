@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Unsupported, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "devices",
     "domain_capabilities",
     "networks",
+    "snapshots",
     "stats",
     "stats_of_disks",
     "volumes",
@@ -65,6 +66,27 @@ def stats_of_disks(connection: Connection, item: t.Any) -> dict[str, t.Any]:
     with explained("read guest", item.name()):
         found = connection.domainListGetStats([item], libvirt.VIR_DOMAIN_STATS_BLOCK, flags)
     return t.cast("dict[str, t.Any]", found[0][1]) if found else {}
+
+
+def snapshots(item: t.Any) -> tuple[int, list[str]]:
+    """The number of a guest's snapshots, and XML of those that stand on no other: the oldest is among them.
+
+    One question for a guest that has none. Raises NotFound.
+    """
+    with contextlib.suppress(Unsupported), explained("read the snapshots of guest", item.name()):
+        count = item.snapshotNum()
+        roots = item.listAllSnapshots(libvirt.VIR_DOMAIN_SNAPSHOT_LIST_ROOTS) if count else ()
+        return count, [xml for one in roots for xml in _document(one)]
+    return 0, []
+
+
+def _document(snapshot: t.Any) -> t.Iterator[str]:
+    """Its XML; nothing if it was deleted meanwhile."""
+    try:
+        yield snapshot.getXMLDesc()
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN_SNAPSHOT:
+            raise
 
 
 def cpu_seconds(connection: Connection) -> dict[str, float]:

@@ -30,16 +30,10 @@ __all__ = [
     "Pool",
     "SavedSnapshot",
     "Tuning",
-    "arriving_name",
 ]
 
 SHARED, DELTA, FULL, COPY = "shared", "delta", "full", "copy"
 COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
-
-
-def arriving_name(uuid: str) -> str:
-    """The name of a guest on the destination until it is known that nobody there has its UUID or its name."""
-    return f"arriving-{uuid}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     MigratingDisk,
     as_requested,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 __all__ = [
     "SnapshotFile",
@@ -46,6 +46,7 @@ __all__ = [
     "notes",
     "parsed",
     "problems",
+    "readable",
 ]
 
 _MEMORY, _COPY = "memory", "state of the machine"
@@ -214,6 +215,23 @@ def check_defined(guest: str, host: str, wanted: t.Iterable[SavedSnapshot], foun
             f"cannot define {named(differing)} of {guest} on {host}: libvirt there reads them differently; "
             f"compare `virsh snapshot-dumpxml` on both hosts, or {remedy(guest, differing)}"
         )
+
+
+def readable(saved: t.Iterable[SavedSnapshot], version: int, *, written_by: int) -> list[SavedSnapshot]:
+    """The snapshots as libvirt of this version reads them, which may be older than that which has written them."""
+    return [one if version >= written_by else one._replace(xml=_for_older(one.xml)) for one in saved]
+
+
+def _for_older(xml: str) -> str:
+    """Without what libvirt itself omits from the definition of a guest that migrates, but not from those in snapshots:
+    the watchdog that each q35 machine has (added from 9.1 on), and by which features it has chosen the firmware.
+    """
+    root = parse(xml)
+    for one in root.xpath(".//devices/watchdog[@model='itco' and @action='reset'] | .//os[loader/text()]/firmware"):
+        one.getparent().remove(one)
+    for chosen in root.xpath(".//os[@firmware and loader/text()]"):
+        del chosen.attrib["firmware"]
+    return text(root)
 
 
 def _facts(one: Snapshot) -> Snapshot:

@@ -17,12 +17,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_host_bindings import arriving_name
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     LeftDisk,
     MigrationHost,
     Move,
     Observation,
-    arriving_name,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed

@@ -18,7 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import plan
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DiskMove,
     Move,
-    arriving_name,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -157,7 +156,7 @@ def reserve(endpoints: Endpoints, move: Move) -> None:
     domain = libvirt_query.by_uuid(endpoints.source, move.uuid)
     portable = xml_host_bindings.with_firmware(definition.portable(domain), dict(move.firmware))
     portable = xml_host_bindings.with_disks(portable, move.renamed)
-    document = xml_host_bindings.reserved(portable, arriving_name(move.uuid))
+    document = xml_host_bindings.reserved(portable, xml_host_bindings.arriving_name(move.uuid))
     definition.reserve(endpoints.dest, move.guest, document)
     if not move.active:
         plan_concurrent_changes.check_off(move.guest, states.of(domain))

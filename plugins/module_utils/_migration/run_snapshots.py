@@ -78,7 +78,8 @@ def carry(endpoints: Endpoints, move: Move) -> None:
         path = files_snapshot_note.path(move.uuid)
         raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
     there = libvirt_query.by_uuid(endpoints.dest, move.uuid)
-    libvirt_snapshot_metadata.define(there, saved)
+    here, dest = (libvirt_query.libvirt_version(one) for one in (endpoints.source, endpoints.dest))
+    libvirt_snapshot_metadata.define(there, plan_snapshots.readable(saved, dest, written_by=here))
     plan_snapshots.check_defined(move.guest, move.dest, saved, libvirt_snapshot_metadata.saved(there))
 
 

@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
     SnapshotRecord,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import with_files, without_chains
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import of_snapshot, sources
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
     ChainLink,
@@ -160,18 +161,23 @@ def _redefined(
     }
     gone = {path: (str(base), form) for path, (base, form) in then.items() if path in entry.files and base}
     files = tuple((path, *to) for path, to in {**gone, **moved}.items())
-    above = scene.tree.descendants(snapshot.name) if files else []
-    for one in above:
-        yield Redefine(scene.found.name, scene.found.uuid, one.name, files, _overlays(scene, one))
-    for one in scene.tree.lineage():
-        if one not in (snapshot, *above) and (overlays := _overlays(scene, one)):
-            yield Redefine(scene.found.name, scene.found.uuid, one.name, (), overlays)
+    above, lineage = scene.tree.descendants(snapshot.name), scene.tree.lineage()
+    named = {path for path, _to, _form in files}
+    for one in (*above, *(one for one in lineage if one not in (snapshot, *above))):
+        overlays = _overlays(scene, one) if one in lineage else ()
+        names = bool(named) and one in above and _names(one, named)
+        if names or overlays:
+            yield Redefine(scene.found.name, scene.found.uuid, one.name, files if names else (), overlays)
+
+
+def _names(snapshot: Snapshot, files: t.Collection[str]) -> bool:
+    """True if a definition of then has one of these files as a disk, or below one."""
+    *definitions, _own = of_snapshot(snapshot.xml)
+    return any(path in files for xml in definitions for path in sources(xml, lambda _pool, _volume: None, below=True))
 
 
 def _overlays(scene: Scene, snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     """The overlays of a snapshot to which the guest went back since, by target: libvirt forgets them otherwise."""
-    if snapshot not in scene.tree.lineage():
-        return ()
     now = {disk.target: overlay_now(scene, snapshot, disk) for disk in snapshot.disks}
     return tuple((disk.target, path) for disk in snapshot.disks if (path := now[disk.target]) and path != disk.overlay)
 
@@ -230,10 +236,10 @@ def _of_the_guest(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[Vir
 def _of_the_files(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[VirtError]:
     cannot, snapshot = _cannot(scene), scene.tree.by_name[scene.spec.name]
     bases = {disk.target: disk.base for disk in snapshot.disks}
+    recorded = (path for entry in scene.entries for path in entry.files)  # those that matter: `_of_others`
+    own = tuple(sorted(scene.used_files().union(recorded)))
     for one in merging:
-        recorded = (path for entry in scene.entries for path in entry.files)  # those that matter: `_of_others`
-        own = (*(link.path for link in scene.chain(one.target)), *recorded)
-        user = scene.host.other_user(one.base.path, scene.found.uuid, own) if one.base.path else None
+        user = _user(scene, one, own) if one.base.path else None
         if one.base.path != bases[one.target]:
             yield Refused(
                 f"{cannot}: the backing file of {one.overlay} is {one.base.path or 'missing'}, and was "
@@ -255,6 +261,14 @@ def _of_the_files(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[Vir
                 f"{cannot}: {disk.overlay} is no longer in the chain of disk {disk.target}; inspect the file, and let "
                 f"libvirt forget the snapshot: `{command}`"
             )
+
+
+def _user(scene: Scene, one: _Merging, own: tuple[str, ...]) -> str | None:
+    """Who uses the file that would change: another disk of the guest, or somebody else than it with its `own` files."""
+    for target in scene.disks():
+        if target != one.target and one.base.path in [link.path for link in scene.chain(target)]:
+            return f"disk {target}"
+    return scene.host.other_user(one.base.path, scene.found.uuid, own)
 
 
 def check_merge(step: Merge | MergeOff, chain: t.Sequence[str], *, active: bool) -> None:

@@ -91,7 +91,7 @@ class SnapshotHost(t.Protocol):
     def kept(self, uuid: str) -> tuple[str, ...]:
         """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
 
-    def disks(self, xml: str) -> list[GuestDisk]:
+    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
 
     def job(self, uuid: str, target: str) -> str | None:

@@ -139,23 +139,35 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
         """The guest's snapshots."""
         return run_snapshots.tree(self._connection, uuid, secrets=True)
 
-    def disks(self, xml: str) -> list[GuestDisk]:
+    @asked
+    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
-        return disks(xml, self.located)
+        return tuple(disks(xml, self.located))
 
+    @asked
     def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
         """A file with this format, and the files that it stands on."""
         found = [ChainLink(path, form)]
         while found[-1].format == "qcow2":
-            base = next(iter(files_header.bases(found[-1].path)), None)
-            if base is None or base in [one.path for one in found]:
+            below = self._below(found[-1].path)
+            if below is None or below.path in [one.path for one in found]:
                 break
-            found.append(ChainLink(base, files_header.backing_format(found[-1].path) or "raw"))
+            found.append(below)
         return tuple(found)
+
+    @asked
+    def _below(self, path: str) -> ChainLink | None:
+        """The backing file of a qcow2: chains of snapshots share most files."""
+        base = next(iter(files_header.bases(path)), None)
+        return ChainLink(base, files_header.backing_format(path) or "raw") if base else None
 
     def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
         """Who uses a file, but the guest with this UUID and these files."""
-        return run_file_users.users(self._connection, but=but, without=without).of(path)
+        return self._others(but, without).of(path)
+
+    @asked
+    def _others(self, but: str, without: tuple[str, ...]) -> run_file_users.Users:
+        return run_file_users.users(self._connection, but=but, without=without)
 
     def identity(self, path: str) -> FileIdentity | None:
         """Which file it is."""
@@ -328,10 +340,13 @@ class _Work:
 
     def can_merge(self, step: plan_snapshot_steps.Merge | plan_snapshot_steps.MergeOff) -> None:
         """Check that the chain is still as planned."""
-        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
-        tops = {disk.target: disk for disk in self.host.disks(found.live_xml or found.xml)}
+        found, now = (
+            libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid)),
+            GuestSnapshotHost(self.connection),
+        )
+        tops = {disk.target: disk for disk in now.disks(found.live_xml or found.xml)}
         disk = tops.get(step.target)
-        chain = self.host.chain(disk.path, disk.format) if disk and disk.path else ()
+        chain = now.chain(disk.path, disk.format) if disk and disk.path else ()
         plan_delete.check_merge(step, [one.path for one in chain], active=found.active)
 
     def merge(self, step: plan_snapshot_steps.Merge) -> None:

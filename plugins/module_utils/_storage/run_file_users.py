@@ -41,6 +41,9 @@ class Users:
         self._folders: dict[str, str] = {}
         self._first: dict[tuple[int, int], str] = {}
         self._files: dict[tuple[int, int], dict[str, str]] = {}
+        self._chained: set[tuple[str, str]] = (
+            set()
+        )  # a file and a guest: snapshots of a guest name a file again and again
         self.untrusted: t.AbstractSet[str] = frozenset()  # files whose first bytes a guest may have written
         self.known: t.AbstractSet[str] = frozenset()  # files whose backing files libvirt tells
 
@@ -95,13 +98,13 @@ class Users:
 
         Files of another machine, and `untrusted` ones, are not read.
         """
-        seen, waiting = set(), [path]
+        waiting = [path]
         while waiting:
             each = waiting.pop()
             self.add(each, user, guest)
-            if self.real(each) in seen or not self._is_read(each):
+            if (self.real(each), guest) in self._chained or not self._is_read(each):
                 continue
-            seen.add(self.real(each))
+            self._chained.add((self.real(each), guest))
             self.add_data(each, user, guest)
             for base in () if each in self.known else files_header.bases(each):
                 self._bases.setdefault(self._spelled(base), user)

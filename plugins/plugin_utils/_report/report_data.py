@@ -174,6 +174,7 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "console": _text(item.get("console_command")),
         "addresses": _texts(item.get("addresses")),
         "tags": _texts(item.get("tags")),
+        "snapshots": {name: _number((item.get("snapshots") or {}).get(name)) for name in ("count", "oldest_age_s")},
     }
 
 

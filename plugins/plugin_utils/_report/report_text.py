@@ -82,7 +82,14 @@ def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] |
                 f"    Type: {nic['type']}",
             ]
         lines += [f"  Address: {address}" for address in item.get("addresses") or ()]
+        lines += _snapshots(item.get("snapshots") or {})
     return lines
+
+
+def _snapshots(found: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    if found.get("count"):
+        old = "; a snapshot is no backup: delete it when it has done its work" if tables.is_old(found) else ""
+        yield f"  Snapshots: {tables.count_and_age(found)}{old}"
 
 
 def _place(host: str, display: t.Mapping[str, t.Any]) -> str:

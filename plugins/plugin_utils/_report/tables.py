@@ -8,9 +8,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZE_UNITS
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_info import age_text
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
-__all__ = ["Paint", "amount", "columns", "size", "text"]
+__all__ = ["Paint", "amount", "columns", "count_and_age", "is_old", "size", "text"]
 
 _BAR = 20
 _LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on
@@ -56,12 +57,23 @@ def amount(done: int, total: int = 0) -> str:
     return f"{done / factor:.1f}{f' of {total / factor:.1f}' if total else ''} {unit}"
 
 
+def count_and_age(snapshots: Report) -> str:
+    """The snapshots of a guest: `3, oldest 9 days`; `-` if it has none."""
+    age_s = snapshots.get("oldest_age_s")
+    return f"{snapshots.get('count') or '-'}{'' if age_s is None else f', oldest {age_text(age_s)}'}"
+
+
+def is_old(snapshots: Report) -> bool:
+    """True if the oldest is too old to be of use."""
+    return (snapshots.get("oldest_age_s") or 0) > _OLD_S
+
+
 def _query(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
     heads = _rows([_head(host) for host in hosts], paint)
     rows = [_guest(guest) for host in hosts for guest in host.get("guests") or ()]
     title = [
         _Cell(word, right=word in _RIGHT)
-        for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "ADDRESSES", "TAGS")
+        for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "SNAPSHOTS", "ADDRESSES", "TAGS")
     ]
     names, *lines = _rows([title, *rows], paint)
     for host, head in zip(hosts, heads, strict=True):
@@ -107,6 +119,7 @@ def _guest(guest: Report) -> list[_Cell]:
         _Cell(_figure(guest["cpu_percent"]), right=True),
         _Cell(_mib(guest["memory_mib"]), right=True),
         _Cell(size(sum(sizes)) if sizes else "-", right=True),
+        _Cell(count_and_age(guest["snapshots"]), "yellow" if is_old(guest["snapshots"]) else None),
         _Cell(", ".join(guest["addresses"]) or "-"),
         _Cell(", ".join(guest["tags"]) or "-"),
     ]

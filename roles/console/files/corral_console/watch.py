@@ -16,7 +16,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_summary
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import events, statistics
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
@@ -34,6 +34,7 @@ POLL_S = 2.0
 _POOLS_S = 30.0
 _MARK_S = 120.0
 _MOVING_S = 0.5  # while a guest migrates
+_SNAPSHOT_TURNS = 30  # libvirt has no event of snapshots: each guest is asked in one of so many rounds
 _TURNS = 10  # a migration that the collection did not begin is noticed in one of so many rounds
 _SETTLE_S = 0.05  # one command often makes several events
 _LONGEST_S = 60.0
@@ -215,7 +216,7 @@ class Watcher:
         for index, one in enumerate(found):
             key = f"guest/{self.name}/{one.uuid}"
             try:
-                changes[key] = {**self._guest(one, changed), **self._migration(one, index)}
+                changes[key] = {**self._guest(one, changed, index), **self._migration(one, index)}
             except NotFound:
                 changes[key] = None
         gone = self._listed - changes.keys()
@@ -233,7 +234,7 @@ class Watcher:
         self._set_host("connected", **node)
         return present
 
-    def _guest(self, one: events.Figures, changed: t.Container[str]) -> Value:
+    def _guest(self, one: events.Figures, changed: t.Container[str], index: int) -> Value:
         if one.uuid in changed or one.uuid not in self._cards:
             card = events.card(one.domain)
             record = card.pop("record")
@@ -242,8 +243,11 @@ class Watcher:
                 title=card["title"][:_LONGEST_TEXT],
                 tags=[tag[:_LONGEST_NAME] for tag in brief.tags(record)[:_MOST_TAGS]],
                 moving=brief.moving(record, one.uuid),
+                snapshots=_snapshots(one),
             )
             self._cards[one.uuid] = card
+        elif (index + self._turn) % _SNAPSHOT_TURNS == 0:
+            self._cards[one.uuid]["snapshots"] = _snapshots(one)
         found = {"host": self.name, "uuid": one.uuid, "state": one.state, **self._cards[one.uuid]}
         if one.vcpus:  # changes while the guest runs
             found["vcpus"] = one.vcpus
@@ -312,6 +316,12 @@ class Mark:
             self._known = mark.read(self._relay)
         except mark.Unknown as error:
             _LOG.warning("cannot read maintenance and certificates of a host: %s", error)
+
+
+def _snapshots(one: events.Figures) -> dict[str, int | None]:
+    """Not the age of the oldest, which would be news all the time."""
+    count, roots = statistics.snapshots(one.domain)
+    return {"count": count, "oldest_s": xml_summary.oldest_s(roots)}
 
 
 def _runs(one: events.Figures) -> bool:

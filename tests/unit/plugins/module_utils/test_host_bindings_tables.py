@@ -179,6 +179,21 @@ def test_a_definition_that_waits_cannot_be_started(
     assert xml_host_bindings.is_reserved(after) and not xml_host_bindings.is_reserved(before)
 
 
+@pytest.mark.parametrize(
+    ("there", "nvram"),
+    [
+        ("/var/lib/libvirt/qemu/nvram/arriving-1_VARS.fd", "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"),
+        ("/srv/other_VARS.fd", "/srv/other_VARS.fd"),
+    ],
+)
+def test_a_guest_gets_its_own_variables_where_libvirt_named_them_after_the_one_that_waits(
+    there: str, nvram: str
+) -> None:
+    xml = f"<domain><name>web1</name><uuid>1</uuid><os><nvram>{there}</nvram></os><devices/></domain>"
+    released = xml_host_bindings.released(xml)
+    assert xml_host_bindings.files(released) == [nvram] and "arriving" not in released
+
+
 def test_a_definition_with_an_empty_kernel_does_not_wait() -> None:
     xml = domain().replace("</os>", "<kernel/></os>")
     assert not xml_host_bindings.is_reserved(xml)

@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     MigratingDisk,
     VolumeFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 
 DISK = """<disk type='file' device='{device}'><driver name='qemu' type='{format}'/><source file='{path}'/>
 <target dev='{target}' bus='virtio'/>{more}</disk>"""
@@ -183,3 +184,22 @@ def test_what_libvirt_took_is_compared() -> None:
     for other in ([], [saved("s1", overlay="/i/other")], [CHAIN[0]._replace(current=True)]):
         with pytest.raises(Failed, match="cannot define snapshot s1 of web1 on hyper2"):
             plan_snapshots.check_defined("web1", "hyper2", CHAIN[:1], other)
+
+
+def test_an_older_libvirt_gets_nothing_that_a_newer_one_has_added() -> None:
+    """What somebody asked for stays: without it, the guest of then would be another one."""
+    added, asked = "<watchdog model='itco' action='reset'/>", "<watchdog model='itco' action='poweroff'/>"
+    chosen = (
+        "<os firmware='efi'><firmware><feature enabled='yes' name='secure-boot'/></firmware><loader>/f</loader></os>"
+    )
+    then = f"<domain>{chosen}<devices>{added}{asked}</devices></domain>"
+    document = f"<domainsnapshot>{then}{then.replace('domain>', 'inactiveDomain>')}</domainsnapshot>"
+    one = SavedSnapshot("s", document, current=True)
+    (older,) = plan_snapshots.readable([one], 9_000_000, written_by=11_003_000)
+    bare = document.replace(added, "").replace(chosen, "<os><loader>/f</loader></os>")
+    assert older.current and text(parse(older.xml)) == text(parse(bare))
+    for version in (11_003_000, 12_000_000):
+        assert plan_snapshots.readable([one], version, written_by=11_003_000) == [one]
+    chooses = one._replace(xml="<domainsnapshot><domain><os firmware='efi'/></domain></domainsnapshot>")
+    (older,) = plan_snapshots.readable([chooses], 9_000_000, written_by=11_003_000)
+    assert "firmware" in older.xml

@@ -110,8 +110,8 @@ class Host:
     def kept(self, _uuid: str) -> tuple[str, ...]:
         return self.keeps
 
-    def disks(self, xml: str) -> list[GuestDisk]:
-        return disks(xml, lambda _pool, volume: f"/p/{volume}")
+    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
+        return tuple(disks(xml, lambda _pool, volume: f"/p/{volume}"))
 
     def job(self, _uuid: str, _target: str) -> str | None:
         return self.at_work
@@ -320,6 +320,25 @@ def test_one_below_others_is_merged_and_they_stand_on_its_base() -> None:
     assert [step.verb for step in made.steps[:4]] == ["recordsnapshot", "merge", "redefine", "dropsnapshot"]
     merge, redefine = t.cast(Merge, made.steps[1]), t.cast(Redefine, made.steps[2])
     assert not merge.active and redefine.name == "n" and redefine.moved == (("/p/1", "/p/0", "qcow2"),)
+
+
+def test_only_snapshots_that_name_a_merged_file_are_changed() -> None:
+    """Of a running guest, libvirt's documents have the whole chain of then."""
+    below = "<backingStore type='file'><format type='qcow2'/><source file='/p/1'/></backingStore>"
+    changed = {}
+    for more in ("", below):
+        far = snapshot("far", "n", "/p/3", "/p/2", current=True)
+        xml = document(disk("vda", "/p/2", more=more))
+        far = dataclasses.replace(far, xml=f"<domainsnapshot><name>far</name>{xml}</domainsnapshot>")
+        tree = (TWO[0], dataclasses.replace(TWO[1], current=False), far)
+        host = Host(document(disk("vda", "/p/3")), snapshots=tree, chains=("/p/3", "/p/2", "/p/1", "/p/0"))
+        changed[more] = [step.name for step in plan(host, "absent").steps if isinstance(step, Redefine)]
+    assert changed == {"": ["n"], below: ["n", "far"]}
+
+
+def test_a_file_that_another_disk_of_the_guest_stands_on_is_not_changed() -> None:
+    host = Host(document(disk("vda", "/p/1"), disk("vdb", "/p/0")), snapshots=ONE, chains=("/p/1", "/p/0"))
+    assert "merging disk vda would change /p/0, which disk vdb uses, too; remove that first" in why(host, "absent")
 
 
 def test_of_a_guest_that_is_off() -> None:

@@ -29,6 +29,14 @@ export function ago(seconds) {
   return `${Math.floor(passed / 86400)} days ago`;
 }
 
+const OLD_S = 7 * 86400; // a snapshot is no backup
+
+export function snapshotsOf({ snapshots }) {
+  if (!snapshots?.count) return null;
+  const { count, oldest_s: oldest } = snapshots;
+  return { words: `${count}${oldest ? `, oldest ${ago(oldest)}` : ""}`, old: Boolean(oldest) && Date.now() / 1000 - oldest > OLD_S };
+}
+
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
