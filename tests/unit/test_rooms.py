@@ -700,7 +700,7 @@ BUDGETS_KIB |= {
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
 # hosts know of a block device, a pool or a server. It carries snapshots, with their files.
-BUDGETS_KIB |= {"virt_migrate": 283, "virt_migrations": 283, "virt_tls": 50}
+BUDGETS_KIB |= {"virt_migrate": 281, "virt_migrations": 281, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is

@@ -254,7 +254,6 @@ def test_checkpoints_of_backups_do_not_hold_a_disk() -> None:
     assert steps(Host(keeps=("checkpoints",), backups=True)) == steps(Host())
 
 
-
 def test_all_reasons_are_told_at_once() -> None:
     with pytest.raises(Refused, match=r"it has snapshots.*; cannot move .*it is encrypted"):
         plan_disk_move.plan(SPEC, Host(keeps=("snapshots",), files=FILE._replace(encrypted=True)))
