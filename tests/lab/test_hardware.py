@@ -232,6 +232,9 @@ def test_a_guest_gets_devices_while_it_has_slots(machine: str, model: str) -> No
         made["controllers"] = [{"type": "pci", "index": 0, "model": "pcie-root"}]
     result = converge([made])[name]
     assert not result.get("failed"), result["msg"]
+    if machine == "pc":  # it has more than twenty slots
+        cards += [{"name": f"eth{number}", "type": "user", "model": model} for number in range(1, 20)]
+        assert not converge([{"name": name, "interfaces": cards}])[name]["pending"]
     pending: list[str] = []
     while not pending and len(cards) < 40:
         cards.append({"name": f"eth{len(cards)}", "type": "user", "model": model})

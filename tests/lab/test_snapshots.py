@@ -193,6 +193,7 @@ def test_a_guest_that_is_off() -> None:
     on("virsh -q start g")
 
 
+@pytest.mark.deep
 def test_a_block_device_has_its_new_files_in_a_directory() -> None:
     guest("qcow2", start=False)
     device = on(f"truncate -s 16M /srv/block; {NODES}; losetup -f --show /srv/block")
