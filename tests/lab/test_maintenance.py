@@ -76,13 +76,13 @@ def guests(lab: Hypervisors, state: str = "--all") -> dict[str, set[str]]:
 
 def gather(lab: Hypervisors) -> None:
     """All guests are on the first host."""
-    for host in ("hyper2", "hyper3"):
-        if guests(lab)[host]:
-            book(lab, "drain", f"-e host={host}")
-            lab.on(host, f"rm {MARK}")
-    for name in ("web1", "web2", "web3", "late", "auto"):
-        if name not in guests(lab)["hyper1"]:
-            book(lab, "migrate", f"-e guest={name} -e to=hyper1")
+    there = guests(lab)
+    away = {host: [{"name": name, "dest": "hyper1"} for name in sorted(there[host])] for host in ("hyper2", "hyper3")}
+    move = {
+        "corral.virt.virt_migrations": {"guests": "{{ away[inventory_hostname] }}"},
+        "when": "away[inventory_hostname] | length > 0",
+    }
+    lab.play(move, hosts="hyper2,hyper3", vars={"away": away})
 
 
 def mark(lab: Hypervisors, host: str) -> None:
