@@ -688,6 +688,7 @@ BUDGETS_KIB |= {
     "virt_disk_move": 247,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 254,
     "virt_snapshot": 284,  # with all that is looked at before a file or a definition goes
+    "virt_restore": 352,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 73,

@@ -232,7 +232,9 @@ def _point(spec: RestoreSpec, repository: Repository, uuid: str) -> BackupPoint:
         return found[0]
     found = [point for point in points if spec.at_s is None or point.created_s <= spec.at_s]
     if not found:
-        raise NotFound(f"cannot restore {spec.guest} as of that time: its oldest backup is {points[0].id}")
+        raise NotFound(
+            f"cannot restore {spec.guest} as of that time: its oldest backup is {points[0].id}; choose a later time"
+        )
     return found[-1]
 
 
