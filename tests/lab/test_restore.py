@@ -52,7 +52,7 @@ def done(**options: t.Any) -> dict[str, t.Any]:
 
 def refused(**options: t.Any) -> str:
     """Why it is not done."""
-    return LAB.module("virt_restore", ok=False, repository=REPOSITORY, **{"guest": "g", **options})
+    return LAB.module("virt_restore", ok=False, **{"repository": REPOSITORY, "guest": "g", **options})
 
 
 def back_up() -> str:
@@ -70,9 +70,7 @@ def same(point: str, name: str, host: str = "hyper1") -> None:
     """The disks of a guest have the content of a point."""
     for target in ("vda", "vdb"):
         path = LAB.on(host, f"virsh domblklist {name} | awk '$1 == \"{target}\" {{print $2}}'")
-        form = LAB.on(
-            host, f"virsh dumpxml {name} | xmllint --xpath \"string(//disk[target/@dev='{target}']/driver/@type)\" -"
-        )
+        form = "raw" if path.endswith("raw") else "qcow2"
         told = LAB.on(host, f"qemu-img compare -f qcow2 -F {form} {REPOSITORY}/*/{point}/{target}.qcow2 {path}")
         assert told == "Images are identical.", told
         assert "backing" not in LAB.on(host, f"qemu-img info -f {form} {path}")
