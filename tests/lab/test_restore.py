@@ -146,7 +146,7 @@ def test_each_point_under_other_names(points: tuple[str, str, str]) -> None:
     seen = []
     for number, point in enumerate(points):
         name = f"g{number}"
-        made = done(name=name, **({} if number == 2 else {"point": point}))
+        made = done(name=name) if number == 2 else restore(name=name, point=point)
         assert made["point"] == point and made["kept"] == []
         same(point, name)
         seen.append(numbers(f"{IMAGES}/{name}-vda.qcow2"))
