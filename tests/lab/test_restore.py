@@ -221,6 +221,27 @@ def test_what_is_damaged_is_refused(points: tuple[str, str, str]) -> None:
 
 
 @pytest.mark.deep
+def test_the_playbook(points: tuple[str, str, str]) -> None:
+    """It finds the guest, and never brings up a second one of its UUID."""
+
+    def book(ok: bool, *more: str) -> str:
+        given = [f"-e{one}" for one in (f"repository={REPOSITORY}", "guest=g", *more)]
+        return " ".join(LAB.run("ansible-playbook", "corral.virt.restore", *given, ok=ok).split())
+
+    assert "hyper1 has it; restore it there" in book(False, "host=hyper2")
+    assert "set confirm: g (playbook restore: -e confirm_guest=g)" in book(False)
+    assert "put the restored disks of g in place" in book(True, "confirm_guest=g", f"point={points[0]}")
+    same(points[0], "g")
+    assert "there is a guest g; choose another name" in book(False, "new_name=g")
+    book(True, "new_name=k")
+    same(points[2], "k")
+    remove("k", "g")
+    assert "no hypervisor has it; choose one: -e host=HOST" in book(False)
+    book(True, "host=hyper1")
+    same(points[2], "g")
+
+
+@pytest.mark.deep
 def test_uefi_and_tpm(points: tuple[str, str, str]) -> None:
     define("u", os=FIRMWARE, devices=TPM)
     on("virsh -q start u")
@@ -243,18 +264,16 @@ def test_uefi_and_tpm(points: tuple[str, str, str]) -> None:
 def test_killed_anywhere(points: tuple[str, str, str]) -> None:
     """The guest stands on its present disks or on those of the point, and the next run restores them."""
     chance = random.Random(11)
-    book = LAB.folder / "restore.json"
-    book.write_text("[]")
     for turn in range(12):
         in_place = turn % 2 == 0
         options = {"confirm": "g"} if in_place else {"name": "k"}
         command = ["ansible", "hyper1", "-m", "corral.virt.virt_restore", "-a"]
         words = " ".join(f"{key}={value}" for key, value in {"repository": REPOSITORY, "guest": "g", **options}.items())
         running = LAB.start(*command, words)
-        begun = "for try in $(seq 600); do pgrep -f AnsiballZ_virt_restore && break; sleep 0.05; done; true"
+        begun = "for try in $(seq 600); do pgrep -x virt_restore && break; sleep 0.05; done; true"
         on(begun)
         time.sleep(chance.uniform(0, 2.5))
-        on("pkill -9 -f AnsiballZ_virt_restore; pkill -9 -x qemu-img; true")
+        on("pkill -9 -x virt_restore; pkill -9 -x qemu-img; true")
         running.wait(120)
         if in_place:
             assert on(f"qemu-img check -f qcow2 {IMAGES}/g.qcow2 && stat -c %s {IMAGES}/g.raw").endswith(

@@ -324,7 +324,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
     folder = os.path.dirname(next(iter(places.values())))
     states = {name: _state_path(scene, name, path, folder) for path, name in scene.point.states}
     new = [*places.values(), *states.values()]
-    refuse_all([*_taken(scene, new), *_room(scene, places)])
+    refuse_all([*_taken(scene, new), *_room(scene, scene.disks, places)])
     own = [path for path in (*places.values(), states.get(_SEED)) if path]
     xml = definition(
         then,
@@ -410,10 +410,10 @@ def _taken(scene: RestoreScene, paths: t.Iterable[str]) -> t.Iterator[Refused]:
             yield Refused(f"{scene.cannot}: {path} is there already; move it away ({move}), or choose another name")
 
 
-def _room(scene: RestoreScene, places: t.Mapping[str, str]) -> t.Iterator[Refused]:
-    """A refusal for each directory in which the new files find no room."""
+def _room(scene: RestoreScene, disks: t.Iterable[BackupDisk], places: t.Mapping[str, str]) -> t.Iterator[Refused]:
+    """A refusal for each directory in which the new files of these disks find no room."""
     needs = dict[str, int]()
-    for disk in scene.disks:
+    for disk in disks:
         folder = os.path.dirname(places[disk.target])
         needs[folder] = needs.get(folder, 0) + _flat_size_bytes(scene, disk)
     for folder, need in needs.items():
@@ -440,7 +440,7 @@ def _in_place(scene: RestoreScene) -> RestorePlan:
         [
             *_unconfirmed(scene, present),
             *_taken(scene, places.values()),
-            *_room(dataclasses.replace(scene, spec=_only(scene.spec, disks)), places),
+            *_room(scene, disks, places),
         ]
     )
     swapped = tuple(SwappedDisk(path + RESTORED, path, path + ASIDE, present.get(path)) for path in paths.values())
@@ -454,10 +454,6 @@ def _in_place(scene: RestoreScene) -> RestorePlan:
     steps += _without_chains(scene, [now[disk.target] for disk in disks if paths[disk.target] in present])
     kept = tuple(present) if keep_h else ()
     return RestorePlan(tuple(steps), notes=tuple(_notes(scene, now)), kept=kept)
-
-
-def _only(spec: RestoreSpec, disks: t.Iterable[BackupDisk]) -> RestoreSpec:
-    return dataclasses.replace(spec, disks=tuple(disk.target for disk in disks))
 
 
 def _is_left(scene: RestoreScene, path: str, name: str) -> bool:
@@ -533,6 +529,8 @@ def _of_the_disks(scene: RestoreScene, disks: t.Sequence[GuestDisk]) -> t.Iterat
                 f"{cannot}: no active storage pool has its directory {os.path.dirname(disk.path)}; start that pool, or "
                 f"create one there with virt_pool (path: {os.path.dirname(disk.path)})"
             )
+        elif host.exists(disk.path) and host.identity(disk.path) is None:
+            yield Refused(f"{what} is a link now ({disk.path}); let the guest's definition name the file itself")
         elif host.exists(disk.path):
             user = host.other_user(disk.path, scene.uuid, (disk.path,))
             if user:

@@ -98,6 +98,7 @@ class Host:
     users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     pooled: t.Collection[str] = ("/i",)
     free: int = 1024**3
+    links: t.Collection[str] = ()
     marks: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     chains: t.Sequence[str] = ()
     marker: str | None = '{"version": 1, "id": "r"}'
@@ -139,7 +140,8 @@ class Host:
         return path in self.files
 
     def identity(self, path: str) -> FileIdentity | None:
-        return dataclasses.replace(KNOWN, mark=self.marks.get(path, path)) if path in self.files else None
+        known = path in self.files and path not in self.links
+        return dataclasses.replace(KNOWN, mark=self.marks.get(path, path)) if known else None
 
     def is_unfinished(self, path: str) -> bool:
         return path in self.unfinished
@@ -343,6 +345,7 @@ FOREIGN = Checkpoint("theirs", None)
             {"confirm": "g"},
             r"no active storage pool has its directory /i; start .*path: /i\)",
         ),
+        (Host(here=TWO, links=["/i/g.raw"]), {"confirm": "g"}, r"vdb is a link now \(/i/g.raw\); let"),
         (Host(here=TWO, users={"/i/g.raw": "guest x"}), {"confirm": "g"}, r"vdb is used by others, too \(guest x\)"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
