@@ -17,6 +17,7 @@ ROOMS = ("module_utils", "modules", "plugin_utils", "action")
 
 # What several steps have in common; nobody plans one.
 BASES = {
+    "_backup.plan_backup_steps.BackupStep",
     "_storage.plan_clone_steps.CloneStep",
     "_storage.plan_clone_steps._Sized",
     "_host.plan_host_steps.HostStep",
@@ -28,7 +29,6 @@ BASES = {
     "_power.plan_power_steps.GuestStep",
     "_storage.plan_mount.MountStep",
     "_snapshot.plan_snapshot_steps.SnapshotStep",
-    "_backup.plan_backup_steps.BackupStep",
 }
 
 # Steps in no table: whoever passes them to the gate passes their doer with them.

@@ -51,7 +51,7 @@ def test_a_template_keeps_its_name() -> None:
     assert {action.name for action in job_templates.ACTIONS} <= set(SURVEYS)
     admins = {template.name for template in job_templates.TEMPLATES if template.admin}
     assert admins == {
-        *("build_image", "insert_iso", "create_volume", "resize_volume", "delete_volume"),
+        *("build_image", "insert_iso", "create_volume", "resize_volume", "delete_volume", "restore"),
         *(f"{name}_admin" for name in ("add_disk", "create", "drain", "migrate", "rebalance", "rolling_update")),
     }
 
@@ -94,7 +94,7 @@ def test_who_must_confirm_is_asked(action: PlaybookAction) -> None:
 
 SAMPLES = {"guest": "web1", "to": "web2", "host": "hyper1", "image": "a.qcow2", "dest": "/srv", "out": "a.yml"}
 SAMPLES |= {"disk": "data", "nic": "eth1", "iso": "a.iso", "volume": "a.qcow2", "size": "1GiB", "pool": "data"}
-SAMPLES |= {"snapshot": "before-upgrade", "run": "true"}
+SAMPLES |= {"snapshot": "before-upgrade", "run": "true", "repository": "/srv/backup"}
 
 
 @NAMED

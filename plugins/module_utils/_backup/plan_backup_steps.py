@@ -24,6 +24,7 @@ __all__ = [
     "DiscardPart",
     "DropCheckpoint",
     "FinishPoint",
+    "ForgetCheckpoints",
     "PushDisks",
     "PutInPlace",
     "RedefineCheckpoint",
@@ -31,6 +32,7 @@ __all__ = [
     "RestoreState",
     "StartPoint",
     "StartRestored",
+    "SwappedDisk",
 ]
 
 
@@ -174,32 +176,74 @@ class DeletePoint(BackupStep):
 
 @dataclasses.dataclass(frozen=True)
 class RestoreDisk(BackupStep):
-    """Write a disk of a point to a new file."""
+    """Write a disk of a point to a new file, and compare both."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="inode, time of birth and mark of the file of that name that an interrupted restore has left; who uses it",
+        holds="the file, moved to .corral/.removed of its directory",
+        leaves="the file, under its name; its user",
+        by=("leftover",),
+    )
 
     point: BackupPoint
     target: str
     path: str
     format: str
+    size_bytes: int = 0
+    leftover: FileIdentity | None = dataclasses.field(default=None, repr=False)  # of an interrupted restore
 
     def __str__(self) -> str:
-        return f"restore disk {self.target} of {self.guest} from backup {self.point.id} to {self.path}"
+        size = bytes_text(self.size_bytes)
+        return f"restore disk {self.target} of {self.guest} from backup {self.point.id} to {self.path} ({size})"
+
+
+class SwappedDisk(t.NamedTuple):
+    """A restored disk, and the present one that it replaces."""
+
+    restored: str
+    path: str
+    aside: str  # the name that the present one gets
+    expected: FileIdentity | None  # of the present one; None: it is missing
 
 
 @dataclasses.dataclass(frozen=True)
 class PutInPlace(BackupStep):
-    """Give a restored disk the name of the present one, which was moved aside."""
+    """Give restored disks the names of the present ones, which get others."""
 
-    path: str
-    to: str
-    expected: FileIdentity | None = dataclasses.field(default=None, repr=False)
+    look: t.ClassVar[Look | None] = Look(
+        at="that the guest is off, and inode, time of birth and mark of each present disk",
+        holds="QEMU's locks on the present disks, without which the guest does not start",
+        leaves="the present disks, under their names",
+        by=("uuid", "disks"),
+    )
+
+    disks: tuple[SwappedDisk, ...]
 
     def __str__(self) -> str:
-        return f"put restored disk {self.path} in place as {self.to}"
+        return f"put the restored disks of {self.guest} in place: {', '.join(disk.path for disk in self.disks)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ForgetCheckpoints(BackupStep):
+    """Let libvirt forget checkpoints whose bitmaps are inside disks that were replaced."""
+
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, names, and that they belong to the repository",
+        holds="",
+        leaves="the checkpoints",
+        by=("uuid", "names", "repository"),
+    )
+
+    names: tuple[str, ...]
+    repository: str = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"forget checkpoints of {self.guest}: {', '.join(self.names)}"
 
 
 @dataclasses.dataclass(frozen=True)
 class RestoreState(BackupStep):
-    """Restore UEFI variables, TPM state or the seed."""
+    """Restore UEFI variables, TPM state or the seed to a new file or directory."""
 
     point: BackupPoint
     file: str
@@ -211,9 +255,11 @@ class RestoreState(BackupStep):
 
 @dataclasses.dataclass(frozen=True)
 class DefineRestored(BackupStep):
-    """Define the guest of then."""
+    """Define a guest that is not there yet."""
 
     xml: str = dataclasses.field(repr=False)
+    paths: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # of its disks and seed
+    settled: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # all that was restored for it
 
     def __str__(self) -> str:
         return f"define {self.guest}"

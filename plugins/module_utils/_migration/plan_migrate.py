@@ -169,7 +169,7 @@ class ForgetSnapshots(_OfSnapshots):
     )
 
 
-class ForgetCheckpoints(MigrateStep):
+class ForgetBackupCheckpoints(MigrateStep):
     """Let libvirt of the source forget the checkpoints of backups: it migrates no guest that has any. The bitmaps move
     with the disks, and the next backup lets libvirt know the checkpoint again, wherever the guest is then.
     """
@@ -294,7 +294,7 @@ def steps(move: Move, files: t.Mapping[str, FileIdentity | None] | None = None) 
         # It is in two places for a moment; the new one cannot be started before the old one is gone.
         Reserve(move),
         *([CarrySnapshots(move), ForgetSnapshots(move)] if move.snapshots else []),
-        *([ForgetCheckpoints(move)] if move.backups else []),
+        *([ForgetBackupCheckpoints(move)] if move.backups else []),
         Migrate(move) if move.active else UndefineOnSource(move),
         *finish(move, [*left, *move.variables], define=True),
     ]

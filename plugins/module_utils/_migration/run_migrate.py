@@ -491,7 +491,7 @@ _DOERS: dict[type[MigrateStep], t.Callable[[_Run, Endpoints, Move, t.Any], objec
         lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.check_as_planned(endpoints, move)),
         lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.forget(endpoints, move)),
     ),
-    plan_migrate.ForgetCheckpoints: Looked(
+    plan_migrate.ForgetBackupCheckpoints: Looked(
         lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.check_backups(endpoints, move)),
         lambda run, endpoints, move, _step: run.guarded(move, lambda: run_snapshots.forget_backups(endpoints, move)),
     ),

@@ -1,0 +1,640 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Decide how a guest is restored from a backup: in place, anew or under another name, and what must not be so. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os.path
+import shlex
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    DEFINITION,
+    BackupDisk,
+    BackupPoint,
+    Repository,
+    RepositoryFacts,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import Checkpoint
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
+    DefineRestored,
+    ForgetCheckpoints,
+    PutInPlace,
+    RestoreDisk,
+    RestoreState,
+    StartRestored,
+    SwappedDisk,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition, read_only_files
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name, check_name
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, without_chains
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import ChainLink
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, directory
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
+
+__all__ = [
+    "RestoreHost",
+    "RestorePlan",
+    "RestoreScene",
+    "RestoreSpec",
+    "another_run",
+    "check_absent",
+    "check_checkpoints",
+    "check_present",
+    "checked",
+    "link_path",
+    "plan",
+    "scene",
+]
+
+RESTORED, ASIDE = ".restored", ".replaced"  # endings of a disk that is restored in place, and of the one before
+_TPM, _NVRAM, _SEED = "tpm.tar", "nvram.fd", "seed.iso"
+_TPM_STATES, _VARIABLES = "/var/lib/libvirt/swtpm", "/var/lib/libvirt/qemu/nvram"
+_SPARE_BYTES = 64 * 1024**2
+_MOST_H = 24 * 366
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreSpec:
+    """What is asked for."""
+
+    repository: str
+    guest: str  # name or UUID in the repository
+    point: str | None = None
+    at_s: int | None = None
+    name: str | None = None  # of a new guest
+    disks: tuple[str, ...] = ()  # targets; empty: all
+    pool: str | None = None
+    run: bool = False
+    confirm: str | None = None
+    keep_h: int = 168
+
+
+class RestoreHost(t.Protocol):
+    """The host of the restored guest, with the repository; files are those of this machine."""
+
+    def facts(self, path: str) -> RepositoryFacts:
+        """What is at the path of the repository."""
+
+    def repository(self, path: str) -> Repository:
+        """The repository, with the points of all guests."""
+
+    def sha256(self, path: str) -> str:
+        """The SHA-256 of a file; empty if it cannot be read."""
+
+    def text(self, path: str) -> str:
+        """The content of a file of a point."""
+
+    def guest(self, name: str) -> FoundGuest | None:
+        """The guest with this name."""
+
+    def guest_with(self, uuid: str) -> FoundGuest | None:
+        """The guest with this UUID."""
+
+    def disks(self, xml: str) -> list[GuestDisk]:
+        """The disks of a definition."""
+
+    def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
+        """A file with this format, and the files that it stands on."""
+
+    def kept(self, uuid: str) -> tuple[str, ...]:
+        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
+
+    def checkpoints(self, uuid: str) -> list[Checkpoint]:
+        """The checkpoints that libvirt knows."""
+
+    def exists(self, path: str) -> bool:
+        """True if there is something of that name."""
+
+    def identity(self, path: str) -> FileIdentity | None:
+        """Which file it is."""
+
+    def is_unfinished(self, path: str) -> bool:
+        """True if an interrupted restore has left this file or directory."""
+
+    def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
+        """Who uses a file, but the guest with this UUID and these files."""
+
+    def is_pooled(self, directory: str) -> bool:
+        """True if an active pool has this directory."""
+
+    def pool(self, name: str) -> PoolDirectory:
+        """The pool with its directory; raises NotFound, or Refused if no disks can be made in it here."""
+
+    def free_in(self, directory: str) -> int:
+        """Bytes that are free in a directory."""
+
+    def flat_size_bytes(self, path: str) -> int:
+        """About the bytes that the content of a qcow2 takes without those below it."""
+
+    def host_uuid(self) -> str:
+        """The UUID of the host."""
+
+    def new_uuid(self) -> str:
+        """The UUID for a new guest; the same during a plan."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RestorePlan(Plan[GuestStep]):
+    """How a guest is restored."""
+
+    name: str = ""
+    uuid: str = ""
+    point: str = ""
+    kept: tuple[str, ...] = ()  # paths of the replaced disks
+
+
+@dataclasses.dataclass(frozen=True)
+class RestoreScene:
+    """A point, and where it is restored."""
+
+    spec: RestoreSpec
+    repository: Repository
+    point: BackupPoint
+    host: RestoreHost
+    found: FoundGuest | None  # the guest of the point on this host, unless another name is asked for
+
+    @property
+    def name(self) -> str:
+        """The name of the restored guest."""
+        return self.spec.name or (self.found.name if self.found else self.point.guest)
+
+    @property
+    def uuid(self) -> str:
+        """Its UUID."""
+        return self.host.new_uuid() if self.spec.name else self.point.uuid
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """Name and UUID, with which each step begins."""
+        return self.name, self.uuid
+
+    @property
+    def disks(self) -> list[BackupDisk]:
+        """The disks of the point that are asked for."""
+        return [disk for disk in self.point.disks if not self.spec.disks or disk.target in self.spec.disks]
+
+    @property
+    def cannot(self) -> str:
+        """How a refusal begins."""
+        return f"cannot restore {self.name} from backup {self.point.id}"
+
+
+def scene(spec: RestoreSpec, host: RestoreHost) -> RestoreScene:
+    """The point that is asked for; raises NotFound, or Refused."""
+    checked_repository(spec.repository, host.facts(spec.repository), f"cannot restore {spec.guest}")
+    repository = host.repository(spec.repository)
+    uuid = _uuid(spec, repository)
+    point = _point(spec, repository, uuid)
+    return RestoreScene(spec, repository, point, host, None if spec.name else host.guest_with(uuid))
+
+
+def _uuid(spec: RestoreSpec, repository: Repository) -> str:
+    names = {point.uuid: point.guest for point in repository.points}
+    found = [uuid for uuid in names if spec.guest == uuid]
+    found = found or sorted({point.uuid for point in repository.points if point.guest == spec.guest})
+    if not found:
+        known = ", ".join(sorted(set(names.values())))
+        others = f"it has backups of {known}" if known else "it has no whole backup"
+        raise NotFound(f"cannot restore {spec.guest}: {spec.repository} has no backup of it; {others}")
+    if len(found) > 1:
+        raise Refused(
+            f"cannot restore {spec.guest}: {spec.repository} has backups of {len(found)} guests of that name; set "
+            f"guest to the UUID of one: {', '.join(found)}"
+        )
+    return found[0]
+
+
+def _point(spec: RestoreSpec, repository: Repository, uuid: str) -> BackupPoint:
+    points = repository.of(uuid)
+    if spec.point is not None:
+        found = [point for point in points if point.id == spec.point]
+        damaged = next((one.why for one in repository.broken if (one.uuid, one.id) == (uuid, spec.point)), None)
+        if damaged:
+            newest = f"the newest other one is {points[-1].id}" if points else "there is no other one"
+            raise Refused(f"cannot restore {spec.guest} from backup {spec.point}: {damaged}; {newest}")
+        if not found:
+            ids = ", ".join(point.id for point in points[-10:])
+            raise NotFound(f"cannot restore {spec.guest}: it has no backup {spec.point}; the newest are {ids}")
+        return found[0]
+    found = [point for point in points if spec.at_s is None or point.created_s <= spec.at_s]
+    if not found:
+        raise NotFound(
+            f"cannot restore {spec.guest} as of that time: its oldest backup is {points[0].id}; choose a later time"
+        )
+    return found[-1]
+
+
+def plan(scene: RestoreScene) -> RestorePlan:
+    """The plan; raises all refusals at once, those of the backup itself first."""
+    unknown = [target for target in scene.spec.disks if not scene.point.disk(target)]
+    if unknown:
+        known = ", ".join(disk.target for disk in scene.point.disks)
+        raise Refused(f"{scene.cannot}: it has no disk {', '.join(unknown)}; it has {known}")
+    _check_whole(scene)
+    made = _in_place(scene) if scene.found else _anew(scene)
+    start = (StartRestored(*scene.whose),) if scene.spec.run else ()
+    return dataclasses.replace(
+        made,
+        steps=(*made.steps, *start),
+        notes=(*made.notes, *_of_newer(scene)),
+        name=scene.name,
+        uuid=scene.uuid,
+        point=scene.point.id,
+    )
+
+
+def link_path(repository: str, point: BackupPoint, file: str) -> str:
+    """The path of a file of a point."""
+    return os.path.join(repository, point.uuid, point.id, file)
+
+
+def _check_whole(scene: RestoreScene) -> None:
+    """Raise Refused if a file that the point needs is missing or damaged."""
+    damages = _damages(scene, scene.point, [disk.target for disk in scene.disks])
+    if not damages:
+        return
+    points = scene.repository.of(scene.point.uuid)
+    others = (one for one in reversed(points) if one != scene.point)
+    whole = next((one.id for one in others if not _damages(scene, one, [disk.target for disk in one.disks])), None)
+    mend = f"the newest backup that is whole is {whole} (point: {whole})" if whole else "no other backup is whole"
+    raise Refused(f"{scene.cannot}: {'; '.join(damages)}; {mend}")
+
+
+def _damages(scene: RestoreScene, point: BackupPoint, targets: t.Iterable[str]) -> list[str]:
+    found = [(point, name, expected) for name, expected in point.files]
+    damages = list[str]()
+    for target in targets:
+        below: BackupPoint | None = point
+        while below is not None:
+            disk = below.disk(target)
+            if disk is None:
+                damages.append(f"backup {below.id}, which it stands on, has no disk {target}")
+                break
+            found.append((below, disk.file, disk.sha256))
+            below, missing = _parent(scene, disk)
+            damages += [missing] if missing else []
+    for one, file, expected in found:
+        path = link_path(scene.spec.repository, one, file)
+        sha256 = scene.host.sha256(path)
+        if sha256 != expected:
+            damages.append(f"{path} is {'damaged: its SHA-256 is another one' if sha256 else 'missing or unreadable'}")
+    return damages
+
+
+def _parent(scene: RestoreScene, disk: BackupDisk) -> tuple[BackupPoint | None, str]:
+    """The point that a disk of a point stands on; or why there is none."""
+    if disk.parent is None:
+        return None, ""
+    points = scene.repository.of(scene.point.uuid)
+    found = next((point for point in points if point.id == disk.parent), None)
+    if found:
+        return found, ""
+    broken = {one.id: one.why for one in scene.repository.broken if one.uuid == scene.point.uuid}
+    return None, f"backup {disk.parent}, which it stands on, is damaged: {broken.get(disk.parent, 'it is missing')}"
+
+
+def _of_newer(scene: RestoreScene) -> t.Iterator[str]:
+    if scene.spec.point is None and scene.spec.at_s is None:
+        for one in scene.repository.broken:
+            if one.uuid == scene.point.uuid and one.id > scene.point.id and not one.id.endswith(".part"):
+                yield f"backup {one.id} of {scene.point.guest} is newer and damaged: {one.why}"
+
+
+def _anew(scene: RestoreScene) -> RestorePlan:
+    """As a guest that is not there yet."""
+    host, uuid = scene.host, scene.uuid
+    refuse_all(list(_of_a_new_guest(scene)))
+    then = host.text(link_path(scene.spec.repository, scene.point, DEFINITION))
+    places = _places(scene)
+    files = {disk.target: (places[disk.target], _format(disk)) for disk in scene.disks}
+    folder = os.path.dirname(next(iter(places.values())))
+    states = {name: _state_path(scene, name, path, folder) for path, name in scene.point.states}
+    new = [*places.values(), *states.values()]
+    refuse_all([*_taken(scene, new), *_room(scene, scene.disks, places)])
+    own = [path for path in (*places.values(), states.get(_SEED)) if path]
+    xml = definition(
+        then,
+        name=scene.name,
+        uuid=uuid,
+        files=files,
+        seed=states.get(_SEED),
+        nvram=states.get(_NVRAM),
+        volumes=[OwnedVolume(path, uuid, host.host_uuid()) for path in own],
+    )
+    steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], _format(disk)) for disk in scene.disks]
+    steps += [RestoreState(*scene.whose, scene.point, name, path) for name, path in states.items()]
+    steps.append(DefineRestored(*scene.whose, xml, tuple(own), tuple(new)))
+    missing = [path for path in read_only_files(then) if not host.exists(path)]
+    notes = [f"{path}, which {scene.name} reads, is in no backup and not on this host" for path in missing]
+    return RestorePlan(tuple(steps), notes=tuple(notes))
+
+
+def _of_a_new_guest(scene: RestoreScene) -> t.Iterator[VirtError]:
+    spec, other = scene.spec, scene.host.guest(scene.name)
+    if other:
+        choose = (
+            "choose another name" if spec.name else f"rename it, or set name to restore {scene.name} as another guest"
+        )
+        yield Refused(f"{scene.cannot}: a guest with that name is here, whose UUID is {other.uuid}; {choose}")
+    if spec.disks:
+        yield Refused(f"{scene.cannot}: disks is only for a guest that is on this host; leave it out to restore all")
+
+
+def _format(disk: BackupDisk) -> str:
+    return "raw" if disk.format == "raw" else "qcow2"
+
+
+def _places(scene: RestoreScene) -> dict[str, str]:
+    """The path of each new disk, by target; raises NotFound or Refused for a pool that has no files."""
+    chosen, found = scene.spec.pool, dict[str, str]()
+    for disk in scene.disks:
+        before = os.path.dirname(disk.source)
+        same = not chosen and not disk.source.startswith("/dev/") and before and scene.host.is_pooled(before)
+        folder = before if same else directory(scene.host.pool(chosen or POOL), f"disks of {scene.name}")
+        name = f"{scene.name}-{disk.target}.{_format(disk)}"
+        if not scene.spec.name and disk.source and not disk.source.startswith("/dev/"):
+            name = os.path.basename(disk.source)
+        path = os.path.join(folder, name)
+        if path in found.values():
+            path = os.path.join(folder, f"{scene.name}-{disk.target}.{_format(disk)}")
+        found[disk.target] = path
+    return found
+
+
+def _state_path(scene: RestoreScene, name: str, before: str, folder: str) -> str:
+    """Where UEFI variables, TPM state or the seed of a new guest go."""
+    same = not scene.spec.name
+    if name == _TPM:
+        return os.path.join(_TPM_STATES, scene.uuid)
+    if name == _NVRAM:
+        stays = same and scene.host.exists(os.path.dirname(before))
+        return before if stays else os.path.join(_VARIABLES, f"{scene.name}_VARS.fd")
+    if same and not scene.spec.pool and scene.host.is_pooled(os.path.dirname(before)):
+        return before
+    return os.path.join(folder, os.path.basename(before) if same else f"{scene.name}-seed.iso")
+
+
+def _restore(scene: RestoreScene, disk: BackupDisk, path: str, form: str) -> RestoreDisk:
+    leftover = scene.host.identity(path) if scene.host.exists(path) else None
+    return RestoreDisk(*scene.whose, scene.point, disk.target, path, form, _flat_size_bytes(scene, disk), leftover)
+
+
+def _flat_size_bytes(scene: RestoreScene, disk: BackupDisk) -> int:
+    return scene.host.flat_size_bytes(link_path(scene.spec.repository, scene.point, disk.file))
+
+
+def _taken(scene: RestoreScene, paths: t.Iterable[str]) -> t.Iterator[Refused]:
+    """A refusal for each file that is there already and that no interrupted restore has left."""
+    for path in paths:
+        if not scene.host.exists(path):
+            continue
+        user = scene.host.other_user(path, "", ())
+        if user:
+            yield Refused(f"{scene.cannot}: {user} uses {path}; choose another name or pool")
+        elif not scene.host.is_unfinished(path):
+            move = shlex.join(["mv", path, path + ".old"])
+            yield Refused(f"{scene.cannot}: {path} is there already; move it away ({move}), or choose another name")
+
+
+def _room(scene: RestoreScene, disks: t.Iterable[BackupDisk], places: t.Mapping[str, str]) -> t.Iterator[Refused]:
+    """A refusal for each directory in which the new files of these disks find no room."""
+    needs = dict[str, int]()
+    for disk in disks:
+        folder = os.path.dirname(places[disk.target])
+        needs[folder] = needs.get(folder, 0) + _flat_size_bytes(scene, disk)
+    for folder, need in needs.items():
+        free = scene.host.free_in(folder)
+        if free < need + _SPARE_BYTES:
+            yield Refused(
+                f"{scene.cannot}: {folder} has {bytes_text(free)} free, and it needs about "
+                f"{bytes_text(need + _SPARE_BYTES)}; make room{'' if scene.found else ', or choose another pool'}"
+            )
+
+
+def _in_place(scene: RestoreScene) -> RestorePlan:
+    """With new disks for a guest that is on this host."""
+    found, host = t.cast(FoundGuest, scene.found), scene.host
+    now = {disk.target: disk for disk in host.disks(found.xml)}
+    disks = [disk for disk in scene.disks if disk.target in now]
+    refuse_all([*_of_the_guest(scene), *_of_the_disks(scene, [now[disk.target] for disk in disks])])
+    paths = {disk.target: str(now[disk.target].path) for disk in disks}
+    present = {path: host.identity(path) for path in paths.values() if host.exists(path)}
+    places = {target: path + RESTORED for target, path in paths.items()}
+    aside = {path: path + ASIDE for path in present}
+    leftovers = {name: host.identity(name) for path, name in aside.items() if _is_left(scene, path, name)}
+    refuse_all(
+        [
+            *_unconfirmed(scene, present),
+            *_taken(scene, places.values()),
+            *_room(scene, disks, places),
+        ]
+    )
+    swapped = tuple(SwappedDisk(path + RESTORED, path, path + ASIDE, present.get(path)) for path in paths.values())
+    own = tuple(one.name for one in _checkpoints(scene))
+    keep_h = scene.spec.keep_h
+    steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], now[disk.target].format) for disk in disks]
+    steps += [DeleteVolume(found.name, name, known, keep_h=keep_h) for name, known in leftovers.items()]
+    steps += [ForgetCheckpoints(*scene.whose, own, scene.repository.id)] if own else []
+    steps.append(PutInPlace(*scene.whose, swapped))
+    steps += [DeleteVolume(found.name, aside[path], known, keep_h=keep_h) for path, known in present.items()]
+    steps += _without_chains(scene, [now[disk.target] for disk in disks if paths[disk.target] in present])
+    kept = tuple(present) if keep_h else ()
+    return RestorePlan(tuple(steps), notes=tuple(_notes(scene, now)), kept=kept)
+
+
+def _is_left(scene: RestoreScene, path: str, name: str) -> bool:
+    """True if the disk that an interrupted restore has replaced is still there under the name that it got; raises
+    Refused if that is another file.
+    """
+    host = scene.host
+    there, known = host.identity(path), host.identity(name)
+    if not host.exists(name) or (known and there and known.is_same(there)):
+        return False
+    entries = fields_record.read(t.cast(FoundGuest, scene.found).xml).get("volumes") or ()
+    mine = [one.identity for one in entries if one.path == name and one.is_of(scene.uuid, host.host_uuid())]
+    if known and any(one and one.is_same(known) for one in mine):
+        return True
+    raise Refused(f"{scene.cannot}: {name} is in the way; move it ({shlex.join(['mv', name, name + '.old'])})")
+
+
+def _without_chains(scene: RestoreScene, disks: t.Iterable[GuestDisk]) -> list[GuestStep]:
+    """The step that defines the guest without the backing files of the replaced disks, if its definition names them."""
+    found = t.cast(FoundGuest, scene.found)
+    below = [link.path for disk in disks for link in scene.host.chain(str(disk.path), disk.format)[1:]]
+    xml = without_chains(found.xml, below)
+    seen = fields_record.fingerprint(found.xml)
+    return [Define(found.name, xml, "its disks stand on no other file", found.uuid, seen)] if xml else []
+
+
+def _of_the_guest(scene: RestoreScene) -> t.Iterator[VirtError]:
+    found, spec, host, cannot = t.cast(FoundGuest, scene.found), scene.spec, scene.host, scene.cannot
+    kept = host.kept(found.uuid)
+    if found.active:
+        stop = shlex.join(["virsh", "shutdown", found.name])
+        yield Refused(f"{cannot}: it is running; shut it down ({stop}), or set name to restore it as another guest")
+    if not found.persistent:
+        yield Refused(f"{cannot}: it is transient; define it first (virsh define)")
+    if spec.pool:
+        yield Refused(f"{cannot}: pool is only for new disks; this guest is here, and its disks stay where they are")
+    if "snapshots" in kept:
+        delete = shlex.join(["virsh", "snapshot-delete", found.name, "NAME"])
+        yield Refused(
+            f"{cannot}: it has snapshots, which stand on its present disks; delete them first ({delete}), or set name "
+            "to restore it as another guest"
+        )
+    if "managed_save" in kept:
+        remove = shlex.join(["virsh", "managedsave-remove", found.name])
+        yield Refused(f"{cannot}: its managed save image would not fit its disks any more; discard it first ({remove})")
+    for one in _checkpoints(scene):
+        if one.repository != scene.repository.id:
+            forget = shlex.join(["virsh", "checkpoint-delete", found.name, one.name, "--metadata"])
+            yield Refused(
+                f"{cannot}: its checkpoint {one.name} is another program's, and its bitmap goes with the replaced "
+                f"disk; delete it first ({forget})"
+            )
+
+
+def _checkpoints(scene: RestoreScene) -> list[Checkpoint]:
+    has_some = "checkpoints" in scene.host.kept(scene.uuid)
+    return scene.host.checkpoints(scene.uuid) if has_some else []
+
+
+def _of_the_disks(scene: RestoreScene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
+    host, cannot = scene.host, scene.cannot
+    if not disks:
+        yield Refused(f"{cannot}: none of its disks is in the backup; set name to restore it as another guest")
+    for disk in disks:
+        what, instead = f"{cannot}: disk {disk.target}", "set name to restore it as another guest"
+        if disk.path is None or disk.type == "block" or disk.path.startswith("/dev/"):
+            yield Refused(f"{what} is no file now, and only files are replaced; {instead}, with its disks in pool")
+        elif disk.encrypted or disk.format not in ("raw", "qcow2"):
+            kind = "encrypted" if disk.encrypted else f"of format {disk.format}"
+            yield Refused(f"{what} is {kind} now, and only raw and qcow2 files are replaced; {instead}")
+        elif not host.is_pooled(os.path.dirname(disk.path)):
+            yield Refused(
+                f"{cannot}: no active storage pool has its directory {os.path.dirname(disk.path)}; start that pool, or "
+                f"create one there with virt_pool (path: {os.path.dirname(disk.path)})"
+            )
+        elif host.exists(disk.path) and host.identity(disk.path) is None:
+            yield Refused(f"{what} is a link now ({disk.path}); let the guest's definition name the file itself")
+        elif host.exists(disk.path):
+            user = host.other_user(disk.path, scene.uuid, (disk.path,))
+            if user:
+                yield Refused(f"{what} is used by others, too ({user}); {instead}")
+
+
+def _unconfirmed(scene: RestoreScene, present: t.Mapping[str, FileIdentity | None]) -> t.Iterator[VirtError]:
+    if not present or scene.spec.confirm == scene.name:
+        return
+    hours = scene.spec.keep_h
+    kept = f"they are kept aside for {hours} hours" if hours else "they are deleted"
+    yield Refused(
+        f"{scene.cannot}: this replaces {', '.join(present)} ({kept}); to confirm it, set confirm: {scene.name} "
+        f"(playbook restore: -e confirm_guest={shlex.quote(scene.name)})"
+    )
+
+
+def _notes(scene: RestoreScene, now: t.Mapping[str, GuestDisk]) -> t.Iterator[str]:
+    for disk in scene.disks:
+        if disk.target not in now:
+            yield f"disk {disk.target} of backup {scene.point.id} is left out: {scene.name} has no such disk any more"
+    for target, present in now.items():
+        if present.written and not scene.point.disk(target):
+            yield f"disk {target} of {scene.name} stays as it is: backup {scene.point.id} is older than it"
+    for path, name in scene.point.states:
+        copy = link_path(scene.spec.repository, scene.point, name)
+        yield f"{path} of {scene.name} stays as it is; as it was then, it is in {copy}"
+
+
+def check_absent(step: DefineRestored, found: FoundGuest | None) -> None:
+    """Raise Refused if somebody has defined the guest meanwhile."""
+    if found:
+        raise Refused(f"cannot define {step.guest}: a guest with its UUID or name is here by now; run again")
+
+
+def check_present(
+    step: PutInPlace, *, active: bool, found: t.Mapping[str, FileIdentity | None], written: t.Collection[str]
+) -> None:
+    """Raise Refused if the guest runs, or a disk is another file than the plan has seen, or somebody writes to it."""
+    cannot = f"cannot put the restored disks of {step.guest} in place"
+    if active or written:
+        who = "it is running" if active else f"a process writes to {', '.join(sorted(written))}"
+        raise Refused(
+            f"{cannot}: {who} by now; shut it down ({shlex.join(['virsh', 'shutdown', step.guest])}); run again"
+        )
+    for disk in step.disks:
+        known = found[disk.path]
+        if known != disk.expected:
+            raise Refused(f"{cannot}: {disk.path} is another file than this run has seen; run again")
+
+
+def check_checkpoints(step: ForgetCheckpoints, found: t.Sequence[Checkpoint]) -> None:
+    """Raise Refused if a checkpoint is somebody else's by now."""
+    own = {one.name for one in found if one.repository == step.repository}
+    others = sorted(set(step.names) - own)
+    if others:
+        raise Refused(f"cannot forget checkpoints of {step.guest}: {', '.join(others)} changed meanwhile; run again")
+
+
+def another_run(guest: str) -> str:
+    """The error for a run that finds another one at work on the guest."""
+    return f"cannot restore {guest}: another run works on its disks, or migrates it; wait for that run, and run again"
+
+
+def checked(params: t.Mapping[str, t.Any]) -> RestoreSpec:
+    """What is asked for; raises BadInput with every problem."""
+    problems = Problems(_problems(params))
+    problems.tried(lambda: check_existing_name(params["guest"], what="guest"))
+    if params["name"] is not None:
+        problems.tried(lambda: check_name(params["name"], what="name"))
+    at_s = problems.read("at", lambda: _seconds(params["at"])) if params["at"] is not None else None
+    problems.refuse()
+    return RestoreSpec(
+        os.path.normpath(params["repository"]),
+        params["guest"],
+        params["point"],
+        at_s,
+        params["name"],
+        tuple(params["disks"] or ()),
+        params["pool"],
+        params["run"],
+        params["confirm"],
+        params["keep_replaced_h"],
+    )
+
+
+def _problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    if not params["repository"].startswith("/"):
+        yield f"repository: must be an absolute path, not {params['repository']!r}"
+    if params["point"] is not None and params["at"] is not None:
+        yield "at: use point or at, not both"
+    if params["name"] is not None and params["disks"]:
+        yield "disks: a guest with another name gets all disks; leave out name or disks"
+    if not 0 <= params["keep_replaced_h"] <= _MOST_H:
+        yield f"keep_replaced_h: must be from 0 to {_MOST_H}, not {params['keep_replaced_h']}"
+
+
+def _seconds(text: str) -> int:
+    """The seconds since the epoch of a time; one without offset is UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise ValueError(f"must be a time such as 2026-11-25T03:00:00Z, not {text!r}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    return int(moment.timestamp())

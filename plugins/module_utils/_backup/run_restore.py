@@ -1,0 +1,227 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Restore a guest from a repository: facts, plan, gate, result."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import typing as t
+import uuid as uuids
+
+from ansible_collections.corral.virt.plugins.module_utils._backup import (
+    files_repository,
+    files_restored,
+    libvirt_restore,
+    plan_backup_steps,
+    plan_restore,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import RestorePlan, RestoreSpec
+from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._guest import (
+    plan_guest_steps,
+    run_definition,
+    run_guest_steps,
+    run_guests,
+)
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvirt_snapshot
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.run_snapshot import GuestSnapshotHost
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
+    files_qemu_img,
+    libvirt_storage,
+    plan_clone_spec,
+    run_disposal,
+    run_pool_directory,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
+
+__all__ = ["converge"]
+
+
+def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
+    """Restore the guest."""
+    since = time.monotonic()
+    spec = plan_restore.checked(params)
+    plan_clone_spec.check_local(connection.getURI())
+    with contextlib.ExitStack() as stack:
+        name = plan_restore.scene(spec, RestoreGuestHost(connection)).name
+        gate.hold(stack, lambda: locks.locked(name, plan_restore.another_run(name)))
+        progress = Progress(run_disk_move.progress_file(spec.name or spec.guest))
+        gate.hold(stack, lambda: progress)
+        work = _Work(connection, spec, progress)
+        made, told = work.converge(gate)
+    took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
+    more = {"uuid": made.uuid, "point": made.point, "kept": list(made.kept)}
+    return {**run_guests.result(made.name, made, told), **more, **took}
+
+
+class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
+    """The host behind a connection, with a repository among its files."""
+
+    def __init__(self, connection: t.Any, tell: Progress | None = None) -> None:
+        super().__init__(connection)
+        self._tell = tell
+
+    @asked
+    def sha256(self, path: str) -> str:
+        """The SHA-256 of a file; empty if it cannot be read."""
+        try:
+            size = os.stat(path).st_size
+            return files_repository.digest(path, lambda done: self._tell("check", done, size) if self._tell else None)
+        except OSError:
+            return ""
+
+    @asked
+    def text(self, path: str) -> str:
+        """The content of a file of a point."""
+        return files_repository.read_text(path)
+
+    @asked
+    def guest_with(self, uuid: str) -> FoundGuest | None:
+        """The guest with this UUID."""
+        return libvirt_query.find_by_uuid(self._connection, uuid)
+
+    def is_unfinished(self, path: str) -> bool:
+        """True if an interrupted restore has left this file or directory."""
+        return files_restored.is_unfinished(path)
+
+    @asked
+    def pool(self, name: str) -> PoolDirectory:
+        """The pool with its directory; raises NotFound."""
+        return run_pool_directory.pool_of(self._connection, name)
+
+    @asked
+    def flat_size_bytes(self, path: str) -> int:
+        """About the bytes that the content of a qcow2 takes without those below it."""
+        return files_qemu_img.flat_bytes(path)
+
+    @asked
+    def new_uuid(self) -> str:
+        """The UUID for a new guest; the same during a plan."""
+        return str(uuids.uuid4())
+
+
+class _Work:
+    """The steps of one restore."""
+
+    def __init__(self, connection: t.Any, spec: RestoreSpec, tell: Progress) -> None:
+        self.connection, self.spec, self.tell = connection, spec, tell
+        self.host = RestoreGuestHost(connection, tell)
+        self._uuid = ""
+
+    def converge(self, gate: Gate) -> tuple[RestorePlan, list[object]]:
+        """Plan and do; the plan, and what its steps returned."""
+        made = plan_restore.plan(plan_restore.scene(self.spec, self.host))
+        self._uuid = made.uuid
+        return made, gate.run(made.steps, self.do)
+
+    def do(self, step: plan_guest_steps.GuestStep) -> object:
+        """Do one step."""
+        if isinstance(step, plan_guest_steps.Define):
+            found = libvirt_query.stored(self.connection, step.uuid)
+            return run_definition.do(
+                run_definition.Definition(self.connection, step.uuid, found.xml if found else None), step
+            )
+        if isinstance(step, plan_guest_steps.DeleteVolume):
+            return run_guest_steps.do(self.connection, self._uuid, step)
+        return _DOERS[type(step)](self, step)
+
+    @contextlib.contextmanager
+    def is_left(self, step: plan_backup_steps.RestoreDisk) -> t.Iterator[None]:
+        """Remove what an interrupted run has left, if it is that and nobody uses it."""
+        if step.leftover:
+            run_disposal.dispose(
+                run_disposal.Disposal(self.connection, step.path, step.guest, step.uuid, step.leftover, verb="replace")
+            )
+        yield
+
+    def restore(self, step: plan_backup_steps.RestoreDisk) -> None:
+        """Write a disk to a new file."""
+        source = plan_restore.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
+        size = step.size_bytes
+
+        def told(percent: float) -> None:
+            self.tell("copy", int(size * percent / 100), size)
+
+        files_restored.disk(source, step.path, step.format, told)
+
+    def state(self, step: plan_backup_steps.RestoreState) -> None:
+        """Restore UEFI variables, TPM state or the seed."""
+        files_restored.state(plan_restore.link_path(self.spec.repository, step.point, step.file), step.path)
+
+    def define(self, step: plan_backup_steps.DefineRestored) -> None:
+        """Define the guest, with the identities of its files in its record."""
+        found = libvirt_query.find_by_uuid(self.connection, step.uuid)
+        plan_restore.check_absent(step, found or libvirt_query.find(self.connection, step.guest))
+        made = {path: known for path in step.paths if (known := identity.of_path(path))}
+        for path in step.settled:
+            files_restored.settle(path)
+        definition.define(self.connection, step.guest, fields_record.identified(step.xml, made))
+        self._refresh(step.paths)
+
+    def _refresh(self, paths: t.Iterable[str]) -> None:
+        """Let libvirt see new files."""
+        for pool in {run_pool_directory.pool_with(self.connection, path) for path in paths} - {None}:
+            libvirt_storage.refresh(self.connection, str(pool))
+
+    @contextlib.contextmanager
+    def is_replaceable(self, step: plan_backup_steps.PutInPlace) -> t.Iterator[None]:
+        """Check that the guest is off and its disks are those of the plan; it cannot start meanwhile."""
+        with contextlib.ExitStack() as stack:
+            present = [disk.path for disk in step.disks if disk.expected]
+            taken = [path for path in present if files_disk.locked_against_writers(path, stack) == "taken"]
+            found = {disk.path: identity.of_path(disk.path) for disk in step.disks}
+            active = bool(libvirt_query.by_uuid(self.connection, step.uuid).isActive())
+            plan_restore.check_present(step, active=active, found=found, written=taken)
+            yield
+
+    def put_in_place(self, step: plan_backup_steps.PutInPlace) -> None:
+        """Record both files of each disk as the guest's, and give them their names."""
+        host = self.host.host_uuid()
+        files = {disk.path: identity.of_path(disk.restored) for disk in step.disks}
+        files.update({disk.aside: disk.expected for disk in step.disks if disk.expected})
+        self._record(step, [OwnedVolume(path, step.uuid, host, known) for path, known in files.items()])
+        files_restored.swap(step.disks)
+
+    def _record(self, step: plan_backup_steps.PutInPlace, made: t.Sequence[OwnedVolume]) -> None:
+        domain, replaced = libvirt_query.by_uuid(self.connection, step.uuid), {one.path for one in made}
+        xml = libvirt_query.found(domain).xml
+        kept = [one for one in fields_record.read(xml).get("volumes") or () if one.path not in replaced]
+        with explained("record the disks of", step.guest):
+            metadata.set_record(domain, fields_record.update(xml, {"volumes": (*kept, *made)}), None)
+
+    def are_own(self, step: plan_backup_steps.ForgetCheckpoints) -> None:
+        """Check that the checkpoints belong to the repository."""
+        plan_restore.check_checkpoints(step, RestoreGuestHost(self.connection).checkpoints(step.uuid))
+
+    def forget(self, step: plan_backup_steps.ForgetCheckpoints) -> None:
+        """Let libvirt forget checkpoints."""
+        libvirt_restore.forget_checkpoints(self.connection, step)
+
+    def start(self, step: plan_backup_steps.StartRestored) -> None:
+        """Start the guest."""
+        libvirt_snapshot.start(self.connection, step.uuid, step.guest)
+
+
+_DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
+    plan_backup_steps.RestoreDisk: Looked(_Work.is_left, _Work.restore),
+    plan_backup_steps.RestoreState: _Work.state,
+    plan_backup_steps.DefineRestored: _Work.define,
+    plan_backup_steps.ForgetCheckpoints: Looked(_Work.are_own, _Work.forget),
+    plan_backup_steps.PutInPlace: Looked(_Work.is_replaceable, _Work.put_in_place),
+    plan_backup_steps.StartRestored: _Work.start,
+}

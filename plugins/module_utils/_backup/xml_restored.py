@@ -1,0 +1,101 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Write the definition of a guest that is restored from a backup."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, xml_cloned
+from ansible_collections.corral.virt.plugins.module_utils._domain.fields_record import RECORD
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._xml import row
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
+    Element,
+    child,
+    copied,
+    make,
+    parse,
+    resolve,
+    text,
+)
+
+__all__ = ["definition", "read_only_files"]
+
+# What the record of then tells of files and migrations of then.
+_OF_THEN = ("volume", "making", "copying", "copy", "snapshot", "moving", "moving-made", "moving-goes")
+
+
+def definition(
+    then: str,
+    *,
+    name: str,
+    uuid: str,
+    files: t.Mapping[str, tuple[str, str]],
+    seed: str | None,
+    nvram: str | None,
+    volumes: t.Sequence[OwnedVolume],
+) -> str:
+    """The definition of a point with restored disks (path and format by target), seed and UEFI variables, and with the
+    record of these. With another UUID it has nothing of what only the original can be or have.
+    """
+    before = parse(then)
+    is_copy = before.findtext("uuid") != uuid
+    root = parse(xml_cloned.document(then, name=name, uuid=uuid)) if is_copy else before
+    seeds = _seeds(parse(then)) if is_copy and seed else []
+    root.find("devices").extend([copied(one) for one in seeds])
+    for disk in root.iterfind("devices/disk"):
+        target = disk.find("target").get("dev")
+        if target in files:
+            _let_be_file(disk, *files[target])
+    if seed:
+        for disk in _seeds(root):
+            _let_be_file(disk, seed, "raw")
+    if nvram:
+        _set_variables(root, nvram)
+    for tag in _OF_THEN:
+        for element in root.findall(f"metadata/{resolve('corral:guest')}/{resolve('corral:' + tag)}"):
+            element.getparent().remove(element)
+    child(root, "metadata")
+    row.graft(root, {"volumes": RECORD["volumes"]}, {"volumes": tuple(volumes)})
+    return text(root)
+
+
+def read_only_files(xml: str) -> list[str]:
+    """Files of drives that the guest only reads, but its seed: no backup has them."""
+    disks = [disk for disk in parse(xml).iterfind("devices/disk") if fields_disk.name_of(disk) != "seed"]
+    reads = [disk for disk in disks if disk.find("readonly") is not None or disk.get("device") in ("cdrom", "floppy")]
+    return [one.get("file") for disk in reads for one in disk.iterfind("source[@file]")]
+
+
+def _seeds(root: Element) -> list[Element]:
+    return [disk for disk in root.iterfind("devices/disk") if fields_disk.name_of(disk) == "seed"]
+
+
+def _let_be_file(disk: Element, path: str, form: str) -> None:
+    """Let a disk be a file without a backing chain."""
+    source = disk.find("source")
+    if disk.get("type") != "file":  # what told of a device or a server
+        for below in list(source):
+            source.remove(below)
+    source.attrib.clear()
+    source.set("file", path)
+    disk.set("type", "file")
+    if disk.get("device") == "lun":
+        disk.set("device", "disk")
+    for store in disk.findall("backingStore"):
+        disk.remove(store)
+    driver = disk.find("driver")
+    (make(disk, "driver", name="qemu") if driver is None else driver).set("type", form)
+
+
+def _set_variables(root: Element, path: str) -> None:
+    source = root.find("os/nvram/source")
+    if source is not None:
+        source.attrib.clear()
+        source.set("file", path)
+        root.find("os/nvram").set("type", "file")
+    elif root.find("os/nvram") is not None:
+        root.find("os/nvram").text = path

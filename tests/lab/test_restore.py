@@ -1,0 +1,292 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Restores of a guest that numbers its sectors: judged by virsh, qemu-img and sha256sum."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import random
+import time
+import typing as t
+from collections.abc import Iterator
+
+import pytest
+
+from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector, count
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+
+pytestmark = pytest.mark.lab
+
+LAB = Hypervisors("resta")
+on = functools.partial(LAB.on, "hyper1")
+REPOSITORY = "/srv/backup"
+FIRMWARE = (
+    "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.fd</loader>"
+    "<nvram template='/usr/share/OVMF/OVMF_VARS_4M.fd'>/var/lib/libvirt/qemu/nvram/u_VARS.fd</nvram>"
+)
+TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
+STATE = (
+    f"virsh list --all --uuid --name; virsh dumpxml --inactive g; find {IMAGES} -type f -printf '%p %s %i\\n' | sort"
+)
+
+
+def restore(host: str = "hyper1", *, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
+    """What the module answers."""
+    task = {"corral.virt.virt_restore": {"repository": REPOSITORY, "guest": "g", **options}, "register": "told"}
+    return t.cast("dict[str, t.Any]", LAB.tell(task, hosts=host, check=check)[host])
+
+
+def done(**options: t.Any) -> dict[str, t.Any]:
+    """Check, and do the same; the result."""
+    before = on(STATE)
+    checked = restore(check=True, **options)
+    assert on(STATE) == before, "check mode changes nothing"
+    made = restore(**options)
+    assert made["steps"] == checked["steps"] and made["changed"] and checked["changed"]
+    return made
+
+
+def refused(**options: t.Any) -> str:
+    """Why it is not done."""
+    return LAB.module("virt_restore", ok=False, **{"repository": REPOSITORY, "guest": "g", **options})
+
+
+def back_up() -> str:
+    """The ID of a new point."""
+    task = {"corral.virt.virt_backup": {"repository": REPOSITORY, "guests": ["g"]}, "register": "told"}
+    return t.cast("str", LAB.tell(task, hosts="hyper1")["hyper1"]["results"][0]["point"])
+
+
+def link(point: str, target: str) -> str:
+    """The file of a disk in a point."""
+    return on(f"ls {REPOSITORY}/*/{point}/{target}.qcow2")
+
+
+def same(point: str, name: str, host: str = "hyper1") -> None:
+    """The disks of a guest have the content of a point."""
+    for target in ("vda", "vdb"):
+        path = LAB.on(host, f"virsh domblklist {name} | awk '$1 == \"{target}\" {{print $2}}'")
+        form = "raw" if path.endswith("raw") else "qcow2"
+        told = LAB.on(host, f"qemu-img compare -f qcow2 -F {form} {REPOSITORY}/*/{point}/{target}.qcow2 {path}")
+        assert told == "Images are identical.", told
+        assert "backing" not in LAB.on(host, f"qemu-img info -f {form} {path}")
+
+
+def numbers(path: str) -> int:
+    """How many sectors the guest has written to a file; all of them are right."""
+    raw = on(
+        f"qemu-img convert -U -f qcow2 -O raw {path} /root/raw && head -c 4M /root/raw | gzip | base64 -w0; rm /root/raw"
+    )
+    return count(gzip.decompress(base64.b64decode(raw)))
+
+
+def define(name: str = "g", *, os: str = "", devices: str = "") -> None:
+    """A guest that numbers the sectors of a qcow2 with a backing file, and has a raw disk."""
+    on(
+        f"qemu-img create -q -f qcow2 {IMAGES}/base 16M; qemu-io -f qcow2 -c 'write -q -s /root/boot 0 512' {IMAGES}/base; "
+        f"qemu-img create -q -f qcow2 -b {IMAGES}/base -F qcow2 {IMAGES}/{name}.qcow2; "
+        f"truncate -s 16M {IMAGES}/{name}.raw; head -c 2M /dev/urandom | dd of={IMAGES}/{name}.raw bs=1M seek=3 conv=notrunc "
+        "status=none"
+    )
+    disks = "".join(
+        f"<disk type='file' device='disk'><driver name='qemu' type='{form}'/><source file='{IMAGES}/{name}.{form}'/>"
+        f"<target dev='{target}' bus='virtio'/></disk>"
+        for target, form in (("vda", "qcow2"), ("vdb", "raw"))
+    )
+    machine = f"<os><type arch='x86_64' machine='q35'>hvm</type>{os}</os><features><acpi/></features>"
+    network = "<interface type='user'><mac address='52:54:00:11:22:33'/></interface>"
+    xml = (
+        f"<domain type='qemu'><name>{name}</name><memory unit='MiB'>64</memory>{machine}<devices>{disks}{network}"
+        f"<serial type='pty'/>{devices}</devices></domain>"
+    )
+    on("cat > /root/g.xml && virsh -q define /root/g.xml && virsh -q pool-refresh default", given=xml)
+
+
+def remove(*names: str, host: str = "hyper1") -> None:
+    """Guests and their disks are gone."""
+    for name in names:
+        LAB.on(
+            host,
+            f"for path in $(virsh domblklist {name} | awk '/images/ {{print $2}}'); do rm -f $path; done; "
+            f"virsh -q destroy {name}; virsh -q undefine {name} --nvram --checkpoints-metadata; true",
+        )
+
+
+def has_more_than(least: int) -> bool:
+    """True if the guest has written that many sectors."""
+    return numbers(f"{IMAGES}/g.qcow2") > least
+
+
+def clean() -> None:
+    """No guest, no disk, no backup."""
+    on(
+        "for name in $(virsh list --all --name); do virsh -q destroy $name; virsh -q undefine $name --nvram "
+        f"--checkpoints-metadata; done 2>/dev/null; find {IMAGES} {REPOSITORY} -mindepth 1 -delete; true"
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def points() -> Iterator[tuple[str, str, str]]:
+    """A hypervisor with a guest, a full backup of it and two increments; it is off since."""
+    with hypervisors("resta", hosts=2):
+        clean()
+        on(f"base64 -d > /root/boot; mkdir -p {IMAGES} {REPOSITORY}", given=base64.b64encode(boot_sector(1)).decode())
+        define()
+        on("virsh -q start g")
+        made = []
+        for least in (3, 8, 13):
+            until(functools.partial(has_more_than, least), 60, every_s=0.5)
+            made.append(back_up())
+        on("virsh -q destroy g")
+        assert made[1] in on(f"qemu-img info {link(made[2], 'vda')}"), "an increment"
+        yield made[0], made[1], made[2]
+        clean()
+
+
+def test_each_point_under_other_names(points: tuple[str, str, str]) -> None:
+    seen = []
+    for number, point in enumerate(points):
+        name = f"g{number}"
+        made = done(name=name) if number == 2 else restore(name=name, point=point)
+        assert made["point"] == point and made["kept"] == []
+        same(point, name)
+        seen.append(numbers(f"{IMAGES}/{name}-vda.qcow2"))
+        assert on(f"virsh domuuid {name}") == made["uuid"] != on("virsh domuuid g")
+        assert "52:54:00:11:22:33" not in on(f"virsh dumpxml {name}")
+    assert seen == sorted(set(seen)) and len(seen) == 3
+    on("virsh -q start g0")
+    until(lambda: numbers(f"{IMAGES}/g0-vda.qcow2") > seen[0] + 3, 60, every_s=0.5)
+    assert "a guest with that name is here" in refused(name="g0", point=points[0])
+    remove("g0", "g1", "g2")
+
+
+def test_in_place(points: tuple[str, str, str]) -> None:
+    """The damaged disks are replaced and kept aside; what is bound to them is refused before."""
+    on(f"dd if=/dev/urandom of={IMAGES}/g.raw bs=1M count=2 seek=3 conv=notrunc status=none")
+    damaged = on(f"sha256sum < {IMAGES}/g.raw").split()[0]
+    assert "to confirm it, set confirm: g" in refused()
+    on("virsh -q start g")
+    assert "it is running; shut it down (virsh shutdown g)" in refused(confirm="g")
+    on("virsh -q destroy g")
+    before = on("virsh dumpxml --inactive g | sed '/<metadata>/,/<.metadata>/d'")
+    made = done(confirm="g", point=points[1])
+    assert made["kept"] == [f"{IMAGES}/g.qcow2", f"{IMAGES}/g.raw"]
+    same(points[1], "g")
+    assert on("virsh dumpxml --inactive g | sed '/<metadata>/,/<.metadata>/d'") == before
+    assert on("virsh checkpoint-list g --name") == ""
+    assert damaged in on(f"find {IMAGES}/.corral/.removed -type f -exec sha256sum {{}} +"), "it is kept aside"
+    assert not on(f"ls {IMAGES} | grep -e restored -e replaced || true")
+    one = done(confirm="g", disks=["vdb"], point=points[2], run=True)
+    assert len(one["kept"]) == 1 and on("virsh domstate g") == "running"
+    again = back_up()
+    assert "backing" not in on(f"qemu-img info -f qcow2 {link(again, 'vda')}"), "its changes are unknown: a full"
+    on(f"virsh -q destroy g; rm -rf $(dirname {link(again, 'vda')})")
+
+
+@pytest.mark.deep
+def test_anew_here_and_elsewhere(points: tuple[str, str, str]) -> None:
+    """A guest that is gone comes back with its UUID and MAC, also on another host, from a copy of the repository."""
+    uuid = on("virsh domuuid g")
+    remove("g")
+    made = done(point=points[2], run=True)
+    same_uuid = on("virsh domuuid g") == uuid == made["uuid"]
+    assert same_uuid and "52:54:00:11:22:33" in on("virsh dumpxml g")
+    assert on("virsh domblklist g | grep -c images") == "2"
+    on("virsh -q destroy g")
+    LAB.module("virt_domain", name="g", state="absent", remove_storage=True)
+    assert on(f"ls {IMAGES}") == "base", "the restored disks are its own"
+    archive = on(f"tar -C {REPOSITORY} -c . | gzip | base64 -w0")
+    LAB.on("hyper2", f"mkdir -p {REPOSITORY} {IMAGES} && base64 -d | tar -C {REPOSITORY} -xz", given=archive)
+    there = restore("hyper2")
+    assert there["uuid"] == uuid
+    same(points[2], "g", "hyper2")
+    remove("g", host="hyper2")
+    LAB.on("hyper2", f"rm -rf {REPOSITORY}")
+    restore(point=points[2])
+
+
+def test_what_is_damaged_is_refused(points: tuple[str, str, str]) -> None:
+    path = link(points[1], "vda")
+    on(
+        f"cp -p {path} /root/kept && chmod u+w {path} && printf x | dd of={path} bs=1 seek=300000 conv=notrunc status=none"
+    )
+    before = on(STATE)
+    said = refused(name="other")
+    assert f"{path} is damaged: its SHA-256 is another one" in said and f"(point: {points[0]})" in said
+    assert on(STATE) == before
+    assert restore(name="other", point=points[0])["point"] == points[0]
+    remove("other")
+    on(f"cp -p /root/kept {path}")
+
+
+@pytest.mark.deep
+def test_the_playbook(points: tuple[str, str, str]) -> None:
+    """It finds the guest, and never brings up a second one of its UUID."""
+
+    def book(ok: bool, *more: str) -> str:
+        given = [f"-e{one}" for one in (f"repository={REPOSITORY}", "guest=g", *more)]
+        return " ".join(LAB.run("ansible-playbook", "corral.virt.restore", *given, ok=ok).split())
+
+    assert "hyper1 has it; restore it there" in book(False, "host=hyper2")
+    assert "set confirm: g (playbook restore: -e confirm_guest=g)" in book(False)
+    assert "put the restored disks of g in place" in book(True, "confirm_guest=g", f"point={points[0]}")
+    same(points[0], "g")
+    assert "there is a guest g; choose another name" in book(False, "new_name=g")
+    book(True, "new_name=k")
+    same(points[2], "k")
+    remove("k", "g")
+    assert "no hypervisor has it; choose one: -e host=HOST" in book(False)
+    book(True, "host=hyper1")
+    same(points[2], "g")
+
+
+@pytest.mark.deep
+def test_uefi_and_tpm(points: tuple[str, str, str]) -> None:
+    define("u", os=FIRMWARE, devices=TPM)
+    on("virsh -q start u")
+    LAB.module("virt_backup", repository=REPOSITORY, guests=["u"])
+    on("virsh -q destroy u")
+    variables = on("sha256sum < /var/lib/libvirt/qemu/nvram/u_VARS.fd")
+    LAB.module("virt_restore", repository=REPOSITORY, guest="u", name="v", run=True)
+    assert on("virsh domstate v") == "running"
+    copy = on(f"ls {REPOSITORY}/*/*/nvram.fd")
+    assert on(f"sha256sum < {copy}") == variables
+    tpm = on(f"tar -tf $(dirname {copy})/tpm.tar | grep -c permall")
+    assert on("ls /var/lib/libvirt/swtpm/$(virsh domuuid v)/tpm2 | grep -c permall") == tpm == "1"
+    remove("u", "v")
+    made = restore(guest="u", run=True)
+    assert on("virsh domstate u") == "running" and made["notes"] == []
+    remove("u")
+
+
+@pytest.mark.deep
+def test_killed_anywhere(points: tuple[str, str, str]) -> None:
+    """The guest stands on its present disks or on those of the point, and the next run restores them."""
+    chance = random.Random(11)
+    for turn in range(12):
+        in_place = turn % 2 == 0
+        options: dict[str, t.Any] = {"confirm": "g"} if in_place else {"name": "k"}
+        command = ["ansible", "hyper1", "-m", "corral.virt.virt_restore", "-a"]
+        words = " ".join(f"{key}={value}" for key, value in {"repository": REPOSITORY, "guest": "g", **options}.items())
+        running = LAB.start(*command, words)
+        begun = "for try in $(seq 600); do pgrep -x virt_restore && break; sleep 0.05; done; true"
+        on(begun)
+        time.sleep(chance.uniform(0, 2.5))
+        on("pkill -9 -x virt_restore; pkill -9 -x qemu-img; true")
+        running.wait(120)
+        if in_place:
+            assert on(f"qemu-img check -f qcow2 {IMAGES}/g.qcow2 && stat -c %s {IMAGES}/g.raw").endswith(
+                str(16 * 1024**2)
+            )
+            restore(**options)
+            same(points[2], "g")
+        else:
+            if "k" not in on("virsh list --all --name").split():
+                restore(**options)
+            same(points[2], "k")
+            remove("k")
+        assert not on(f"ls -A {IMAGES} | grep -e restored -e replaced -e clone || true")

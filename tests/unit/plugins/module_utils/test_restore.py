@@ -1,0 +1,435 @@
+"""How a guest is restored from a backup: the steps, and what is refused before anything is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing as t
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_restore
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    MARKER,
+    BackupDisk,
+    BackupPoint,
+    BrokenPoint,
+    Repository,
+    RepositoryFacts,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import Checkpoint
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
+    DefineRestored,
+    ForgetCheckpoints,
+    PutInPlace,
+    RestoreDisk,
+    SwappedDisk,
+)
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import RestorePlan, RestoreSpec
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, disks
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import ChainLink
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
+
+UUID, OTHER, NEW = (f"2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f{digit}" for digit in "234")
+MIB = 1024**2
+KNOWN = FileIdentity(7, 9)
+FULL, NEXT = "20261125T030000Z-00000001", "20261126T030000Z-00000002"
+NOON = 1_795_608_000  # 2026-11-25T12:00:00Z
+
+
+def disk(target: str, path: str, form: str = "qcow2", more: str = "", kind: str = "file") -> str:
+    """A disk in a definition."""
+    attribute = {"file": "file", "block": "dev"}[kind]
+    return (
+        f"<disk type='{kind}' device='disk'><driver name='qemu' type='{form}'/><source {attribute}='{path}'/>"
+        f"<target dev='{target}' bus='virtio'/>{more}</disk>"
+    )
+
+
+def document(*devices: str, record: str = "", os: str = "") -> str:
+    """A guest with these devices."""
+    metadata = f"<metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'>{record}</corral:guest></metadata>"
+    nic = "<interface type='network'><mac address='52:54:00:11:22:33'/><source network='n'/></interface>"
+    return (
+        f"<domain type='kvm'><name>g</name><uuid>{UUID}</uuid>{metadata}<memory unit='KiB'>65536</memory><os>{os}</os>"
+        f"<devices>{''.join(devices)}{nic}</devices></domain>"
+    )
+
+
+TWO = document(disk("vda", "/i/g.qcow2"), disk("vdb", "/i/g.raw", "raw"))
+
+
+def point(ident: str, day: int, parent: str | None = None, **more: t.Any) -> BackupPoint:
+    """A point of two disks."""
+    made = (
+        BackupDisk("vda", 16 * MIB, "/i/g.qcow2", "qcow2", parent=parent, sha256="a"),
+        BackupDisk("vdb", 16 * MIB, "/i/g.raw", "raw", sha256="a"),
+    )
+    created_s = 1_795_575_600 + (day - 25) * 86400
+    given: dict[str, t.Any] = {"disks": made, "files": (("domain.xml", "a"),), **more}
+    return BackupPoint(ident, "g", UUID, created_s, "h", **given)
+
+
+POINTS = (point(FULL, 25), point(NEXT, 26, FULL))
+
+
+@dataclasses.dataclass
+class Host:
+    """A `RestoreHost` that knows all its answers."""
+
+    here: str = ""  # the definition of the guest; empty: it is gone
+    running: bool = False
+    persistent: bool = True
+    others: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # UUIDs of other guests
+    points: tuple[BackupPoint, ...] = POINTS
+    broken: tuple[BrokenPoint, ...] = ()
+    then: str = TWO
+    damaged: t.Collection[str] = ()
+    keeps: tuple[str, ...] = ()
+    known: t.Sequence[Checkpoint] = ()
+    files: t.Collection[str] = ("/i/g.qcow2", "/i/g.raw")
+    unfinished: t.Collection[str] = ()
+    users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    pooled: t.Collection[str] = ("/i",)
+    free: int = 1024**3
+    links: t.Collection[str] = ()
+    marks: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    chains: t.Sequence[str] = ()
+    marker: str | None = '{"version": 1, "id": "r"}'
+
+    def facts(self, _path: str) -> RepositoryFacts:
+        return RepositoryFacts(True, self.marker)
+
+    def repository(self, _path: str) -> Repository:
+        return Repository("r", self.points, self.broken)
+
+    def sha256(self, path: str) -> str:
+        return {True: "b", False: "a"}[any(one in path for one in self.damaged)]
+
+    def text(self, _path: str) -> str:
+        return self.then
+
+    def guest(self, name: str) -> FoundGuest | None:
+        if name in self.others:
+            return FoundGuest(name, self.others[name], "off", True, False, "<domain/>")
+        return self.guest_with(UUID) if name == "g" else None
+
+    def guest_with(self, _uuid: str) -> FoundGuest | None:
+        live = self.here if self.running else None
+        return FoundGuest("g", UUID, "", self.persistent, False, self.here, live) if self.here else None
+
+    def disks(self, xml: str) -> list[GuestDisk]:
+        return disks(xml, lambda _pool, volume: f"/p/{volume}")
+
+    def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
+        return tuple(ChainLink(one, form) for one in (path, *self.chains))
+
+    def kept(self, _uuid: str) -> tuple[str, ...]:
+        return self.keeps
+
+    def checkpoints(self, _uuid: str) -> list[Checkpoint]:
+        return list(self.known)
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def identity(self, path: str) -> FileIdentity | None:
+        known = path in self.files and path not in self.links
+        return dataclasses.replace(KNOWN, mark=self.marks.get(path, path)) if known else None
+
+    def is_unfinished(self, path: str) -> bool:
+        return path in self.unfinished
+
+    def other_user(self, path: str, _but: str, _without: tuple[str, ...]) -> str | None:
+        return self.users.get(path)
+
+    def is_pooled(self, directory: str) -> bool:
+        return directory in self.pooled
+
+    def pool(self, name: str) -> PoolDirectory:
+        if name == "vg":
+            return PoolDirectory("vg", "logical", "/dev/vg", here=True)
+        return PoolDirectory(name, "dir", f"/p/{name}", here=True)
+
+    def free_in(self, _directory: str) -> int:
+        return self.free
+
+    def flat_size_bytes(self, _path: str) -> int:
+        return 2 * MIB
+
+    def host_uuid(self) -> str:
+        return "h"
+
+    def new_uuid(self) -> str:
+        return NEW
+
+
+def planned(host: Host, **options: t.Any) -> RestorePlan:
+    """The plan."""
+    return plan_restore.plan(plan_restore.scene(RestoreSpec("/r", **{"guest": "g", **options}), host))
+
+
+def steps(host: Host, **options: t.Any) -> list[str]:
+    """Its steps."""
+    return [str(step) for step in planned(host, **options).steps]
+
+
+def restored(path: str, target: str = "vda", name: str = "g", ident: str = NEXT) -> str:
+    return f"restore disk {target} of {name} from backup {ident} to {path} (2 MiB)"
+
+
+def test_a_guest_that_is_gone_comes_back() -> None:
+    host = Host(files=())
+    made = planned(host, run=True)
+    assert [str(step) for step in made.steps] == [
+        restored("/i/g.qcow2"),
+        restored("/i/g.raw", "vdb"),
+        "define g",
+        "start g",
+    ]
+    assert (made.name, made.uuid, made.point, made.kept) == ("g", UUID, NEXT, ())
+    [define] = [step for step in made.steps if isinstance(step, DefineRestored)]
+    assert "52:54:00:11:22:33" in define.xml and f"<uuid>{UUID}</uuid>" in define.xml
+    paths = ("/i/g.qcow2", "/i/g.raw")
+    assert fields_record.read(define.xml)["volumes"] == tuple(OwnedVolume(path, UUID, "h") for path in paths)
+    host = Host(files=(), pooled=())
+    assert steps(host)[:2] == [restored("/p/default/g.qcow2"), restored("/p/default/g.raw", "vdb")]
+    assert steps(Host(files=()), pool="fast")[0] == restored("/p/fast/g.qcow2")
+
+
+def test_another_name_is_another_guest() -> None:
+    made = planned(Host(here=TWO, running=True), name="h", point=FULL)
+    assert [str(step) for step in made.steps] == [
+        restored("/i/h-vda.qcow2", name="h", ident=FULL),
+        restored("/i/h-vdb.raw", "vdb", "h", FULL),
+        "define h",
+    ]
+    [define] = [step for step in made.steps if isinstance(step, DefineRestored)]
+    assert made.uuid == NEW and UUID not in define.xml and "52:54:00:11:22:33" not in define.xml
+
+
+def test_the_point() -> None:
+    assert planned(Host(files=())).point == NEXT
+    assert planned(Host(files=()), at_s=NOON).point == planned(Host(files=()), guest=UUID, point=FULL).point == FULL
+    broken = BrokenPoint("20261127T030000Z-00000003", UUID, "its file vda.qcow2 is missing")
+    host = Host(files=(), broken=(broken,))
+    assert planned(host).notes == (f"backup {broken.id} of g is newer and damaged: {broken.why}",)
+    with pytest.raises(Refused, match=f"its file vda.qcow2 is missing; the newest other one is {NEXT}"):
+        planned(host, point=broken.id)
+
+
+def test_in_place() -> None:
+    own = Checkpoint("corral-1", "r")
+    host = Host(here=TWO, keeps=("checkpoints",), known=[own])
+    made = planned(host, confirm="g")
+    assert [str(step) for step in made.steps] == [
+        restored("/i/g.qcow2.restored"),
+        restored("/i/g.raw.restored", "vdb"),
+        "forget checkpoints of g: corral-1",
+        "put the restored disks of g in place: /i/g.qcow2, /i/g.raw",
+        "delete disk /i/g.qcow2.replaced, after 168 h in /i/.corral/.removed",
+        "delete disk /i/g.raw.replaced, after 168 h in /i/.corral/.removed",
+    ]
+    assert made.kept == ("/i/g.qcow2", "/i/g.raw") and made.notes == ()
+    one = planned(Host(here=TWO), confirm="g", disks=("vdb",), keep_h=0)
+    assert [str(step) for step in one.steps] == [
+        restored("/i/g.raw.restored", "vdb"),
+        "put the restored disks of g in place: /i/g.raw",
+        "delete disk /i/g.raw.replaced",
+    ]
+    assert one.kept == ()
+    gone = planned(Host(here=TWO, files=()))
+    assert [str(step) for step in gone.steps][2:] == ["put the restored disks of g in place: /i/g.qcow2, /i/g.raw"]
+
+
+def test_disks_that_one_of_both_lacks() -> None:
+    now = document(disk("vda", "/i/g.qcow2"), disk("vdc", "/i/c.qcow2"))
+    states = (("/v/g_VARS.fd", "nvram.fd"),)
+    host = Host(here=now, points=(point(NEXT, 26, states=states),))
+    assert planned(host, confirm="g").notes == (
+        f"disk vdb of backup {NEXT} is left out: g has no such disk any more",
+        f"disk vdc of g stays as it is: backup {NEXT} is older than it",
+        f"/v/g_VARS.fd of g stays as it is; as it was then, it is in /r/{UUID}/{NEXT}/nvram.fd",
+    )
+
+
+def test_a_chain_in_the_definition_goes() -> None:
+    chain = "<backingStore type='file'><format type='qcow2'/><source file='/i/base'/></backingStore>"
+    host = Host(here=document(disk("vda", "/i/g.qcow2", more=chain)), chains=["/i/base"])
+    made = planned(host, confirm="g", disks=("vda",))
+    assert str(made.steps[-1]) == "define g (its disks stand on no other file)"
+
+
+def test_what_an_interrupted_run_has_left() -> None:
+    """Of a copy, and of a disk that was replaced: by its entry in the record, which other files of that name lack."""
+    host = Host(here=TWO, files=("/i/g.qcow2", "/i/g.qcow2.restored"), unfinished=["/i/g.qcow2.restored"])
+    first = planned(host, confirm="g", disks=("vda",)).steps[0]
+    assert isinstance(first, RestoreDisk) and first.leftover == host.identity("/i/g.qcow2.restored")
+    aside = Host(here=TWO, files=("/i/g.qcow2", "/i/g.qcow2.replaced"))
+    with pytest.raises(Refused, match=r"/i/g.qcow2.replaced is in the way; move it \(mv "):
+        planned(aside, confirm="g", disks=("vda",))
+    entry = OwnedVolume("/i/g.qcow2.replaced", UUID, "h", aside.identity("/i/g.qcow2.replaced"))
+    record = document(disk("vda", "/i/g.qcow2"), record=inside(fields_record.update(TWO, {"volumes": (entry,)})))
+    made = steps(dataclasses.replace(aside, here=record), confirm="g", disks=("vda",))
+    gone = "delete disk /i/g.qcow2.replaced, after 168 h in /i/.corral/.removed"
+    assert made == [restored("/i/g.qcow2.restored"), gone, "put the restored disks of g in place: /i/g.qcow2", gone]
+    linked = dataclasses.replace(aside, marks={"/i/g.qcow2.replaced": "/i/g.qcow2"})
+    assert len(steps(linked, confirm="g", disks=("vda",))) == 3, "one file under two names"
+
+
+def inside(element: str) -> str:
+    """The entries of a record, with their prefix."""
+    return "".join(re.findall(r"<volume.*</volume>", element)).replace("volume", "corral:volume")
+
+
+BLOCK = document(disk("vda", "/dev/vg/g", "raw", kind="block"), disk("vdb", "/i/g.raw", "raw"))
+SECRET = document(disk("vda", "/i/g.qcow2", more="<encryption format='luks'/>"))
+FOREIGN = Checkpoint("theirs", None)
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "why"),
+    [
+        (Host(marker=None), {}, f"/r is no repository of backups: it has no {MARKER}"),
+        (Host(marker='{"version": 9, "id": "r"}'), {}, "was not written by this version"),
+        (Host(), {"guest": "x"}, "/r has no backup of it; it has backups of g"),
+        (Host(points=()), {}, "it has no whole backup"),
+        (Host(points=(*POINTS, dataclasses.replace(POINTS[0], uuid=OTHER))), {}, f"one: {UUID}, {OTHER}"),
+        (Host(), {"point": "no"}, f"it has no backup no; the newest are {FULL}, {NEXT}"),
+        (Host(), {"at_s": 1}, f"its oldest backup is {FULL}; choose a later time"),
+        (Host(here=TWO), {"disks": ("vdx",)}, "it has no disk vdx; it has vda, vdb"),
+        (Host(damaged=[f"{FULL}/vda"]), {}, f"{FULL}/vda.qcow2 is damaged: its SHA-256 .* no other backup is whole"),
+        (Host(damaged=[f"{NEXT}/vda"]), {}, rf"is damaged.*; the newest backup that is whole is {FULL} \(point: "),
+        (Host(damaged=["domain.xml"]), {}, "domain.xml is damaged"),
+        (Host(points=POINTS[1:]), {}, f"backup {FULL}, which it stands on, is damaged: it is missing"),
+        (
+            Host(others={"h": OTHER}),
+            {"name": "h"},
+            f"with that name is here, whose UUID is {OTHER}; choose another name",
+        ),
+        (Host(others={"g": OTHER}), {}, "with that name is here.*; rename it, or set name"),
+        (Host(), {"disks": ("vda",)}, "disks is only for a guest that is on this host"),
+        (Host(), {}, r"/i/g.qcow2 is there already; move it away \(mv /i/g.qcow2 /i/g.qcow2.old\)"),
+        (Host(users={"/i/g.raw": "guest x"}), {}, "guest x uses /i/g.raw"),
+        (Host(files=(), pooled=()), {"pool": "vg"}, "cannot keep disks of g in pool vg: its type is logical"),
+        (
+            Host(files=(), free=MIB),
+            {},
+            "/i has 1 MiB free, and it needs about 68 MiB; make room, or choose another pool",
+        ),
+        (Host(here=TWO, free=MIB), {"confirm": "g"}, "needs about 68 MiB; make room$"),
+        (Host(here=TWO), {}, r"replaces /i/g.qcow2, /i/g.raw \(they are kept aside for 168 hours\).*set confirm: g "),
+        (Host(here=TWO), {"keep_h": 0, "confirm": "x"}, r"\(they are deleted\).*-e confirm_guest=g"),
+        (Host(here=TWO, running=True), {"confirm": "g"}, r"it is running; shut it down \(virsh shutdown g\)"),
+        (Host(here=TWO, persistent=False), {"confirm": "g"}, "it is transient"),
+        (Host(here=TWO), {"confirm": "g", "pool": "x"}, "pool is only for new disks"),
+        (Host(here=TWO, keeps=("snapshots",)), {"confirm": "g"}, r"it has snapshots.*\(virsh snapshot-delete g NAME\)"),
+        (Host(here=TWO, keeps=("managed_save",)), {"confirm": "g"}, "virsh managedsave-remove g"),
+        (
+            Host(here=TWO, keeps=("checkpoints",), known=[FOREIGN]),
+            {"confirm": "g"},
+            "checkpoint theirs is another program's.*virsh checkpoint-delete g theirs --metadata",
+        ),
+        (Host(here=BLOCK), {"confirm": "g"}, "disk vda is no file now, and only files are replaced; set name"),
+        (Host(here=SECRET), {"confirm": "g"}, "disk vda is encrypted now"),
+        (Host(here=document(disk("vda", "/i/g.vmdk", "vmdk"))), {"confirm": "g"}, "is of format vmdk now"),
+        (Host(here=document()), {"confirm": "g"}, "none of its disks is in the backup"),
+        (
+            Host(here=TWO, pooled=()),
+            {"confirm": "g"},
+            r"no active storage pool has its directory /i; start .*path: /i\)",
+        ),
+        (Host(here=TWO, links=["/i/g.raw"]), {"confirm": "g"}, r"vdb is a link now \(/i/g.raw\); let"),
+        (Host(here=TWO, users={"/i/g.raw": "guest x"}), {"confirm": "g"}, r"vdb is used by others, too \(guest x\)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_refused(host: Host, options: dict[str, t.Any], why: str) -> None:
+    with pytest.raises((Refused, NotFound), match=why):
+        planned(host, **options)
+
+
+def test_all_problems_at_once() -> None:
+    host = Host(here=BLOCK, running=True, keeps=("snapshots", "managed_save"))
+    with pytest.raises(Refused, match=r"is running.*has snapshots.*managed save.*no file now"):
+        planned(host)
+
+
+def options(**given: t.Any) -> dict[str, t.Any]:
+    """All options of the module."""
+    names = ("point", "at", "name", "disks", "pool", "confirm")
+    bare = {"repository": "/r", "guest": "g", "run": False, "keep_replaced_h": 168}
+    return {**dict.fromkeys(names), **bare, **given}
+
+
+def test_the_options() -> None:
+    spec = plan_restore.checked(options(at="2026-11-25T12:00:00Z", repository="/r/", disks=["vda"]))
+    assert spec == RestoreSpec("/r", "g", at_s=NOON, disks=("vda",))
+    for same in ("2026-11-25T12:00", "2026-11-25T13:00:00+01:00"):
+        assert plan_restore.checked(options(at=same)).at_s == NOON
+    with pytest.raises(BadInput, match="use point or at, not both") as refused:
+        plan_restore.checked(
+            options(repository="r", guest="a/b", name="../x", point="p", at="noon", disks=["vda"], keep_replaced_h=-1)
+        )
+    told = [one.partition(":")[0] for one in refused.value.problems]
+    assert sorted(told) == ["at", "at", "disks", "guest", "keep_replaced_h", "name", "repository"]
+
+
+def test_the_definition() -> None:
+    """Disks are files without chains; variables and seed are the new ones; nothing tells of files of then."""
+    chain = "<backingStore type='file'><format type='qcow2'/><source file='/i/base'/></backingStore>"
+    seed = (
+        "<disk type='file' device='cdrom'><source file='/i/g-seed.iso'/><target dev='sda' bus='sata'/><readonly/>"
+        "<alias name='ua-seed'/></disk>"
+    )
+    record = "<corral:tag>web</corral:tag><corral:making>/i/x</corral:making><corral:volume>/i/old</corral:volume>"
+    then = document(
+        disk("vda", "/dev/vg/g", "raw", chain, "block"), seed, record=record, os="<nvram>/v/g_VARS.fd</nvram>"
+    )
+    for name, uuid in (("g", UUID), ("h", NEW)):
+        made = definition(
+            then,
+            name=name,
+            uuid=uuid,
+            files={"vda": ("/i/a.raw", "raw")},
+            seed="/i/s.iso",
+            nvram="/v/h_VARS.fd",
+            volumes=[OwnedVolume("/i/a.raw", uuid, "h")],
+        )
+        root = parse(made)
+        assert (root.findtext("name"), root.findtext("uuid"), root.findtext("os/nvram")) == (name, uuid, "/v/h_VARS.fd")
+        first, second = root.findall("devices/disk")
+        assert first.get("type") == "file" and first.find("backingStore") is None
+        assert [text(one.find("source")).strip() for one in (first, second)] == [
+            '<source file="/i/a.raw"/>',
+            '<source file="/i/s.iso"/>',
+        ]
+        kept = fields_record.read(made)
+        assert kept["volumes"] == (OwnedVolume("/i/a.raw", uuid, "h"),) and "making" not in kept
+        assert "web" in made
+
+
+def test_a_last_look() -> None:
+    swap = PutInPlace("g", UUID, (SwappedDisk("/i/g.restored", "/i/g", "/i/g.replaced", KNOWN),))
+    plan_restore.check_present(swap, active=False, found={"/i/g": KNOWN}, written=())
+    for active, found, written, why in (
+        (True, KNOWN, (), "it is running by now; shut it down"),
+        (False, KNOWN, ("/i/g",), "a process writes to /i/g by now"),
+        (False, None, (), "/i/g is another file than this run has seen"),
+    ):
+        with pytest.raises(Refused, match=why):
+            plan_restore.check_present(swap, active=active, found={"/i/g": found}, written=written)
+    forget = ForgetCheckpoints("g", UUID, ("a",), "r")
+    plan_restore.check_checkpoints(forget, [Checkpoint("a", "r")])
+    with pytest.raises(Refused, match="a changed meanwhile; run again"):
+        plan_restore.check_checkpoints(forget, [Checkpoint("a", "other")])
+    define = DefineRestored("g", UUID, "<domain/>")
+    plan_restore.check_absent(define, None)
+    with pytest.raises(Refused, match="is here by now; run again"):
+        plan_restore.check_absent(define, Host(here=TWO).guest("g"))
