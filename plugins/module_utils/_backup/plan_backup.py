@@ -98,7 +98,7 @@ class BackupHost(t.Protocol):
     def repository(self, path: str) -> Repository:
         """The repository, with the points of all guests."""
 
-    def disks(self, xml: str) -> list[GuestDisk]:
+    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
 
     def kept(self, uuid: str) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class RestoreHost(t.Protocol):
     def guest_with(self, uuid: str) -> FoundGuest | None:
         """The guest with this UUID."""
 
-    def disks(self, xml: str) -> list[GuestDisk]:
+    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
 
     def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:

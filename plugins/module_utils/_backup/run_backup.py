@@ -114,9 +114,9 @@ class BackupGuestHost:
         """The path of a volume."""
         return libvirt_storage.path_in(self._connection, pool, volume)
 
-    def disks(self, xml: str) -> list[GuestDisk]:
+    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
-        return xml_snapshot.disks(xml, self.located)
+        return tuple(xml_snapshot.disks(xml, self.located))
 
     def kept(self, uuid: str) -> tuple[str, ...]:
         """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""

@@ -113,8 +113,8 @@ class Host:
     def repository(self, _path: str) -> Repository:
         return Repository(REPOSITORY, self.points, self.broken, self.unfinished)
 
-    def disks(self, _xml: str) -> list[GuestDisk]:
-        return list(self.all_disks)
+    def disks(self, _xml: str) -> tuple[GuestDisk, ...]:
+        return self.all_disks
 
     def kept(self, _uuid: str) -> tuple[str, ...]:
         return self.keeps

@@ -124,8 +124,8 @@ class Host:
         live = self.here if self.running else None
         return FoundGuest("g", UUID, "", self.persistent, False, self.here, live) if self.here else None
 
-    def disks(self, xml: str) -> list[GuestDisk]:
-        return disks(xml, lambda _pool, volume: f"/p/{volume}")
+    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
+        return tuple(disks(xml, lambda _pool, volume: f"/p/{volume}"))
 
     def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
         return tuple(ChainLink(one, form) for one in (path, *self.chains))
