@@ -672,8 +672,8 @@ def test_module_utils_are_private_python() -> None:
 # documentation only.
 DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
-    "virt_domain": 326,  # with all that is looked at before a disk or a definition goes, and the check of seeds
-    "virt_domains": 326,  # and all that a definition may need of its host
+    "virt_domain": 327,  # with all that is looked at before a disk or a definition goes, and the check of seeds
+    "virt_domains": 327,  # and all that a definition may need of its host
     "virt_domain_info": 150,
     "virt_host_info": 57,  # with thin pools, and the notes on disks that are being removed
     "virt_image": 175,  # likewise, and every style of lists of checksums, and archives
@@ -689,8 +689,8 @@ BUDGETS_KIB |= {
     "virt_pool_drain": 254,
     "virt_backup": 130,
     "virt_backup_info": 44,
-    "virt_snapshot": 285,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 352,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
+    "virt_restore": 334,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 73,
