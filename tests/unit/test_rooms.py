@@ -690,7 +690,7 @@ BUDGETS_KIB |= {
     "virt_backup": 130,
     "virt_backup_info": 44,
     "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 334,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_restore": 351,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 73,
