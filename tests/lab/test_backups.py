@@ -240,7 +240,10 @@ def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
     guest()
     book = ("ansible-playbook", *LAB.ask_nobody, "-e", f"virt_backup_repository={REPOSITORY}", "--limit", "hyper1")
     text = (ROOT / "docs/docsite/rst/guide_backups.rst").read_text()
-    shown = [shlex.split(line) for line in re.findall(r"^    \$ ansible-playbook (corral\.virt\.backups? .*)$", text, re.MULTILINE)]
+    shown = [
+        shlex.split(line)
+        for line in re.findall(r"^    \$ ansible-playbook (corral\.virt\.backups? .*)$", text, re.MULTILINE)
+    ]
     output = [LAB.run(*book, *(word.replace("web1", "g") for word in words)) for words in shown]
     assert "finish the backup of g" in output[0]
     assert all(re.search(r"hyper1 +g +\d{8}T\d{6}Z-\w{8} .* all ", printed) for printed in output[1:])

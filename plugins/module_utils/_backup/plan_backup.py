@@ -32,7 +32,10 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     RedefineCheckpoint,
     StartPoint,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import (
+    checked_repository,
+    path_problems,
+)
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired, keep_problems
@@ -501,11 +504,7 @@ def _problems(params: t.Mapping[str, t.Any], keep: t.Mapping[str, int]) -> t.Ite
         yield "guests: name at least one"
     for guest in sorted({guest for guest in guests if guests.count(guest) > 1}):
         yield f"guests: {guest} is given twice"
-    if not params["repository"].startswith("/"):
-        yield (
-            f"repository: must be an absolute path, not {params['repository']!r}; the playbooks take it from the "
-            "variable virt_backup_repository, too"
-        )
+    yield from path_problems(params["repository"])
     for option, least in (("bandwidth", 0), ("job_timeout", 1), ("increments", 0), ("at_once", 1)):
         if not least <= params[option] <= _MOST:
             yield f"{option}: must be from {least} to {_MOST}, not {params[option]}"

@@ -11,6 +11,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint, Repository, chains
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 
@@ -30,9 +31,7 @@ def seconds(duration: str) -> int:
 
 def checked(params: t.Mapping[str, t.Any]) -> int | None:
     """The seconds after which a backup is too old; raises BadInput."""
-    wrong = Problems()
-    if not params["repository"].startswith("/"):
-        wrong.found.append(f"repository: must be an absolute path, not {params['repository']!r}")
+    wrong = Problems(path_problems(params["repository"]))
     every = params["every"]
     found = wrong.read("every", lambda: seconds(every)) if every is not None else None
     wrong.refuse()

@@ -9,11 +9,21 @@ from __future__ import annotations
 import json
 import os.path
 import shlex
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import MARKER, VERSION, RepositoryFacts
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 
-__all__ = ["checked_repository"]
+__all__ = ["checked_repository", "path_problems"]
+
+
+def path_problems(path: str) -> t.Iterator[str]:
+    """The problems of the path that is given for a repository."""
+    if not path.startswith("/"):
+        yield (
+            f"repository: must be an absolute path, not {path!r}; the playbooks take it from the variable "
+            "virt_backup_repository, too"
+        )
 
 
 def checked_repository(path: str, facts: RepositoryFacts, cannot: str, *, new: bool = False) -> bool:

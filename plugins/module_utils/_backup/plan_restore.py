@@ -29,7 +29,10 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     StartRestored,
     SwappedDisk,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import (
+    checked_repository,
+    path_problems,
+)
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition, read_only_files
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
@@ -619,8 +622,7 @@ def checked(params: t.Mapping[str, t.Any]) -> RestoreSpec:
 
 
 def _problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    if not params["repository"].startswith("/"):
-        yield f"repository: must be an absolute path, not {params['repository']!r}"
+    yield from path_problems(params["repository"])
     if params["point"] is not None and params["at"] is not None:
         yield "at: use point or at, not both"
     if params["name"] is not None and params["disks"]:
