@@ -131,7 +131,7 @@ ifdef T
 test: one
 else
 test: test-packages venv ## everything, with seconds per stage and test file (build/test.json); what passed before, too: AGAIN=1; one test: make test T=path::name
-	@$(PYTHON) $(TOOLS)/stages.py test-story,$(FAST),slow-units,pylint,test-lab
+	@$(PYTHON) $(TOOLS)/stages.py test-story,units,test-lab,sanity,lint,docs,build,slow-units,pylint
 endif
 
 test-fast: venv ## everything that needs no lab, but slow units and pylint

@@ -287,6 +287,7 @@ def test_a_cancelled_migration_leaves_the_guest_running_where_it_was(browsing: B
     expect(page.get_by_role("log", name="Log")).to_contain_text("PLAY")
 
 
+@pytest.mark.deep
 def test_two_browsers_drop_the_same_guest_and_one_job_is_made(browsing: Browsing) -> None:
     pages = [browsing.enter(viewport=TALL), browsing.enter("bob", viewport=TALL)]
     source, dest = where("web2"), other(where("web2"))

@@ -66,7 +66,7 @@ def test_the_first_guest_is_one_line(mirror: Server, tmp_path: Path) -> None:
     output = create(mirror, tmp_path, "--check")
     assert f"hyper1 would fetch debian-13 from {mirror.url}{FOLDER}/{FILE}." in output
     assert LAB.on("hyper1", f"virsh list --all --name; ls {IMAGES}") == ""
-    create(mirror, tmp_path)
+    create(mirror, tmp_path, state="present")
     xml = LAB.on("hyper1", "virsh dumpxml web1").replace('"', "'")
     assert "<libosinfo:os id='http://debian.org/debian/13'/>" in xml and "<corral:login user='debian'/>" in xml
     assert re.search(r"machine='pc-q35-[^']+'", xml) and xml.count("bus='virtio'") == 2  # its disk and its seed
@@ -74,6 +74,11 @@ def test_the_first_guest_is_one_line(mirror: Server, tmp_path: Path) -> None:
     backing = LAB.on("hyper1", f"qemu-img info -U {IMAGES}/web1-system.qcow2")
     digest = hashlib.sha512(mirror.files[f"{FOLDER}/{FILE}"]).hexdigest()
     assert f"{IMAGES}/debian-13.{digest[:12]}.qcow2" in backing
+
+
+@pytest.mark.deep
+def test_it_starts_and_knows_its_user(mirror: Server, tmp_path: Path) -> None:
+    create(mirror, tmp_path)
     inside = ("-i", str(tmp_path / "virt.yml"), "web1", "-m", "ansible.builtin.command", "-a", "id -un")
     assert "debian" in LAB.run("ansible", *LAB.ask_nobody, *inside).splitlines()[-1:]
 

@@ -231,6 +231,7 @@ def test_an_undrain_during_a_drain_makes_it_red(lab: Hypervisors) -> None:
     lab.on("hyper1", f"test ! -e {MARK}")
 
 
+@pytest.mark.deep
 def test_of_two_drains_into_each_other_none_is_green_over_a_running_guest(lab: Hypervisors) -> None:
     """With nowhere else to go. Each guest runs once, whatever they did."""
     gather(lab)

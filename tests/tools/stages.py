@@ -1,9 +1,9 @@
 """Run make targets, all of them whatever fails, and print what each took.
 
 Usage: stages.py TARGET[,TARGET]... Targets with commas between them run side by side, two at a time, and the first of
-them has the processors when it wants them; what each prints appears when it has ended, but for the last, which prints
-as it goes. The exit code is 0 when all passed. Leaves build/test.json: a row for each stage, and in it a row for each
-test file that the stage ran, with its slow tests.
+them has the processors when it wants them; what each prints appears when it has ended, but for the longest (LIVE),
+which prints as it goes. The exit code is 0 when all passed. Leaves build/test.json: a row for each stage, and in it a row
+for each test file that the stage ran, with its slow tests.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 REPORT = Path(__file__).parents[2] / "build" / os.environ.get("CORRAL_TEST_REPORT", "test.json")
 SLOWEST = 10  # files in the printed table
 AT_ONCE = 2
+LIVE = "test-lab"
 NICE = 5  # a third of the processors where the first target wants all: lab tests that begin beside it must not starve
 
 
@@ -57,7 +58,9 @@ def run_together(targets: list[str]) -> list[dict[str, Any]]:
     """Make some targets side by side, the first ones first."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(
-            pool.map(lambda target: run(target, live=target == targets[-1], nice=target != targets[0]), targets)
+            pool.map(
+                lambda target: run(target, live=target == LIVE or len(targets) == 1, nice=target != targets[0]), targets
+            )
         )
 
 
