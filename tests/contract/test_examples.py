@@ -24,6 +24,7 @@ NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Use it for 
 NEEDS_A_HOST = {
     "virt_backup",
     "virt_backup_info",
+    "virt_restore",
     "virt_bridge",
     "virt_daemon",
     "virt_disk_move",
