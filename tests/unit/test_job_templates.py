@@ -51,8 +51,11 @@ def test_a_template_keeps_its_name() -> None:
     assert {action.name for action in job_templates.ACTIONS} <= set(SURVEYS)
     admins = {template.name for template in job_templates.TEMPLATES if template.admin}
     assert admins == {
-        *("build_image", "insert_iso", "create_volume", "resize_volume", "delete_volume", "restore"),
-        *(f"{name}_admin" for name in ("add_disk", "create", "drain", "migrate", "rebalance", "rolling_update")),
+        *("build_image", "insert_iso", "create_volume", "resize_volume", "delete_volume"),
+        *(
+            f"{name}_admin"
+            for name in ("add_disk", "backup", "create", "drain", "migrate", "rebalance", "restore", "rolling_update")
+        ),
     }
 
 
