@@ -174,7 +174,7 @@ def violations(page: Page) -> list[tuple[str, str]]:
     page.evaluate(_axe() + "; 0")
     found = [
         (each["id"], each["nodes"][0]["html"])
-        for each in page.evaluate("axe.run()")["violations", "violations_in_both_schemes"]
+        for each in page.evaluate("axe.run()")["violations"]
     ]
     fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     return found if fits else [*found, ("wider than the screen", page.url)]
@@ -187,7 +187,7 @@ def violations_in_both_schemes(page: Page) -> list[tuple[str, str]]:
     options = '{runOnly: ["color-contrast"]}'
     dark = [
         (each["id"], each["nodes"][0]["html"])
-        for each in page.evaluate(f"axe.run({options})")["violations", "violations_in_both_schemes"]
+        for each in page.evaluate(f"axe.run({options})")["violations"]
     ]
     page.emulate_media(color_scheme="light")
     return [*found, *dark]
