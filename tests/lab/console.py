@@ -172,10 +172,7 @@ def _axe() -> str:
 def violations(page: Page) -> list[tuple[str, str]]:
     """What axe finds, and whether the page is wider than the screen."""
     page.evaluate(_axe() + "; 0")
-    found = [
-        (each["id"], each["nodes"][0]["html"])
-        for each in page.evaluate("axe.run()")["violations"]
-    ]
+    found = [(each["id"], each["nodes"][0]["html"]) for each in page.evaluate("axe.run()")["violations"]]
     fits = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     return found if fits else [*found, ("wider than the screen", page.url)]
 
@@ -185,10 +182,7 @@ def violations_in_both_schemes(page: Page) -> list[tuple[str, str]]:
     found = violations(page)
     page.emulate_media(color_scheme="dark")
     options = '{runOnly: ["color-contrast"]}'
-    dark = [
-        (each["id"], each["nodes"][0]["html"])
-        for each in page.evaluate(f"axe.run({options})")["violations"]
-    ]
+    dark = [(each["id"], each["nodes"][0]["html"]) for each in page.evaluate(f"axe.run({options})")["violations"]]
     page.emulate_media(color_scheme="light")
     return [*found, *dark]
 
