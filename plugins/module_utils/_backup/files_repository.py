@@ -64,7 +64,8 @@ def look(path: str) -> RepositoryFacts:
             return RepositoryFacts(False)
         with contextlib.suppress(FileNotFoundError), open(os.path.join(path, MARKER), encoding="utf-8") as stream:
             content = stream.read()
-        others = () if content is not None else tuple(sorted(set(names) - {"lost+found"}))
+        foreign = (name for name in names if name != "lost+found" and not name.startswith(MARKER + "."))
+        others = () if content is not None else tuple(sorted(foreign))
         return RepositoryFacts(True, content, others, _closed(path), os.stat(path).st_dev)
 
 
@@ -77,11 +78,26 @@ def _closed(path: str) -> str | None:
 
 
 def create(path: str) -> None:
-    """Mark a directory as a repository."""
+    """Mark a directory as a repository; a mark that another run has written meanwhile stays."""
+    ident, marker = str(uuids.uuid4()), os.path.join(path, MARKER)
     with _failing(f"create repository {path}", path):
         os.chmod(path, os.stat(path).st_mode | _PASS)
-        text = json.dumps({"version": VERSION, "id": str(uuids.uuid4())}) + "\n"
-        write_text(os.path.join(path, MARKER), text)
+        own = f"{marker}.{ident}"
+        write_text(own, json.dumps({"version": VERSION, "id": ident}) + "\n")
+        with contextlib.suppress(FileExistsError):
+            _name(own, marker)
+        durable.remove(own)
+        durable.fsync(path)
+
+
+def _name(path: str, to: str) -> None:
+    """Give a file another name, which no other has; raises FileExistsError."""
+    try:
+        os.link(path, to)
+    except FileExistsError:
+        raise
+    except OSError:  # no second names there, as on CIFS
+        os.rename(path, to)
 
 
 def write_text(path: str, content: str) -> None:

@@ -11,13 +11,13 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import DropCheckpoint, PushDisks
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Timeout, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Note
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.libvirt_snapshot import freeze
 
-__all__ = ["begin", "checkpoint_document", "checkpoints", "drop", "redefine", "size_bytes", "wait"]
+__all__ = ["abort", "begin", "checkpoint_document", "checkpoints", "drop", "redefine", "size_bytes", "wait"]
 
 _LOOK_S = 0.3
 
@@ -75,7 +75,6 @@ def begin(
     connection: Connection,
     step: PushDisks,
     documents: tuple[str, str | None],
-    stack: contextlib.ExitStack,
     arm: t.Callable[[], None],
     *,
     bandwidth_mib_s: int,
@@ -92,15 +91,16 @@ def begin(
     with frozen, explained("back up", step.guest):
         domain.backupBegin(documents[0], documents[1], 0)
     took = round(time.monotonic() - since, 3) if step.quiesce and not note else None
-    stack.callback(_abort, domain)  # unless it has ended
     for disk in step.point.disks if bandwidth_mib_s else ():
         with contextlib.suppress(libvirt.libvirtError):  # it has ended
             domain.blockJobSetSpeed(disk.target, bandwidth_mib_s, 0)
     return took, note
 
 
-def _abort(domain: t.Any) -> None:
-    with contextlib.suppress(libvirt.libvirtError):
+def abort(connection: Connection, uuid: str) -> None:
+    """Abort a backup, unless it has ended."""
+    with contextlib.suppress(libvirt.libvirtError, VirtError):
+        domain = libvirt_query.by_uuid(connection, uuid)
         if domain.isActive() and libvirt_query.backup_xml(domain):
             domain.abortJob()
 

@@ -248,7 +248,8 @@ class _Work:
         note = None
         with contextlib.ExitStack() as stack:
             if not step.goes_on:
-                note = self._begin(step, stack)
+                note = self._begin(step)
+            stack.callback(libvirt_backup.abort, self.connection, step.uuid)
             libvirt_backup.wait(
                 self.connection, step, timeout_s=self.params["job_timeout"], progress=self._told("copy")
             )
@@ -259,7 +260,7 @@ class _Work:
             files_repository.write_text(os.path.join(place, CHECKPOINT), xml)
         return note
 
-    def _begin(self, step: plan_backup_steps.PushDisks, stack: contextlib.ExitStack) -> Note | None:
+    def _begin(self, step: plan_backup_steps.PushDisks) -> Note | None:
         place = files_repository.folder(self.spec.repository, step.point, part=True)
         files = {disk.target: os.path.join(place, disk.file) for disk in step.point.disks}
         since = {disk.target: str(step.since) for disk in step.point.disks if disk.parent}
@@ -273,7 +274,6 @@ class _Work:
             self.connection,
             step,
             documents,
-            stack,
             lambda: files_snapshot.arm(unit, _THAW_S, *program),
             bandwidth_mib_s=self.params["bandwidth"],
         )

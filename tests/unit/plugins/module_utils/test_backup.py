@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing as t
+from pathlib import Path
 
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._backup import (
+    files_repository,
     plan_backup,
     plan_backup_info,
     plan_repository,
@@ -487,6 +489,17 @@ def test_what_there_is_to_see_to() -> None:
     assert plan_backup_info.chosen(repository, ["g"]) == repository == plan_backup_info.chosen(repository, None)
     with pytest.raises(NotFound, match="has none of nobody, and there is no such guest here"):
         plan_backup_info.check_found(["nobody", "here", "g"], repository, ["here"], STORE)
+
+
+def test_two_runs_that_make_a_repository_agree_on_its_mark(tmp_path: Path) -> None:
+    marks = set()
+    (tmp_path / "corral-backup.json.killed").touch()
+    assert files_repository.look(str(tmp_path)).others == ()
+    (tmp_path / "corral-backup.json.killed").unlink()
+    for _run in range(2):
+        files_repository.create(str(tmp_path))
+        marks.add(files_repository.look(str(tmp_path)).marker)
+    assert len(marks) == 1 and [path.name for path in tmp_path.iterdir()] == ["corral-backup.json"]
 
 
 def test_durations() -> None:
