@@ -40,7 +40,7 @@ options:
   repository:
     description:
       - Directory of the repository. It must exist, and be empty the first time. QEMU's user must be able to pass
-        through the directories above it.
+        through the directories above it, and nobody but its owner may write to it.
       - Use a filesystem of another disk or host. A backup beside the guest's disk is lost with it.
     type: path
     required: true

@@ -188,7 +188,7 @@ def test_a_repository_is_what_it_should_be() -> None:
         assert why in refused(repository=wrong)
     on("mkdir -m 700 /srv/closed; mkdir -p /srv/closed/backup")
     assert "chmod o+x /srv/closed" in refused(repository="/srv/closed/backup")
-    on(f"mount -t tmpfs -o size=1m none {REPOSITORY}")
+    on(f"mount -t tmpfs -o size=1m,mode=755 none {REPOSITORY}")
     assert "make room" in refused()
     assert on(f"ls {REPOSITORY}") == ""
 
@@ -196,7 +196,7 @@ def test_a_repository_is_what_it_should_be() -> None:
 def test_a_full_repository_and_a_killed_run_leave_the_points_as_they_are() -> None:
     """What was changed until then is in the next one."""
     guest()
-    on(f"mount -t tmpfs -o size=80m none {REPOSITORY}")
+    on(f"mount -t tmpfs -o size=80m,mode=755 none {REPOSITORY}")
     first = backup()["point"]
     on(f"dd if=/dev/zero of={REPOSITORY}/$(virsh domuuid g)/filling bs=1M status=none || true", ok=True)
     assert "make room" in refused()

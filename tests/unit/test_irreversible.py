@@ -62,6 +62,7 @@ KNOWN = {
     "plugins/module_utils/_backup/files_repository.py:_remove": LOOKED,
     "plugins/module_utils/_backup/files_repository.py:finish": UNFINISHED,
     "plugins/module_utils/_backup/files_repository.py:create": UNFINISHED,
+    "plugins/module_utils/_backup/files_repository.py:_name": UNFINISHED,
     "plugins/module_utils/_backup/files_repository.py:write_text": UNFINISHED,
     "plugins/module_utils/_backup/libvirt_backup.py:abort": "a job of its own, whose copies the next run removes",
     "plugins/module_utils/_backup/libvirt_backup.py:drop": LOOKED,

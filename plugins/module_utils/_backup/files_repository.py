@@ -50,7 +50,7 @@ __all__ = [
     "write_text",
 ]
 
-_PASS, _OWN = 0o711, 0o700
+_PASS, _OWN, _WRITE_OTHERS = 0o711, 0o700, 0o022
 _PIECE = 1024 * 1024
 _REMOVED = ".removed"  # ending of a folder whose deletion has begun
 
@@ -66,7 +66,8 @@ def look(path: str) -> RepositoryFacts:
             content = stream.read()
         foreign = (name for name in names if name != "lost+found" and not name.startswith(MARKER + "."))
         others = () if content is not None else tuple(sorted(foreign))
-        return RepositoryFacts(True, content, others, _closed(path), os.stat(path).st_dev)
+        found = os.stat(path)
+        return RepositoryFacts(True, content, others, _closed(path), found.st_dev, bool(found.st_mode & _WRITE_OTHERS))
 
 
 def _closed(path: str) -> str | None:

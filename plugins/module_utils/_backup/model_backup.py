@@ -127,6 +127,7 @@ class RepositoryFacts(t.NamedTuple):
     others: tuple[str, ...] = ()  # names in it, if it has no marker
     closed: str | None = None  # the directory on the way that QEMU's user cannot pass
     device: int = 0  # the filesystem
+    is_open: bool = False  # other users than its owner may put files there
 
 
 def children(points: t.Iterable[BackupPoint], ident: str) -> list[BackupPoint]:

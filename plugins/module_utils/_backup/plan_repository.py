@@ -45,6 +45,11 @@ def checked_repository(path: str, facts: RepositoryFacts, cannot: str, *, new: b
             f"{cannot}: {os.path.join(path, MARKER)} was not written by this version of the collection; use the "
             "version that has written it"
         )
+    if new and facts.is_open:
+        raise Refused(
+            f"{cannot}: other users may write to {path}, and could put links to files of this host there; let only its "
+            f"owner do so ({shlex.join(['chmod', 'go-w', path])})"
+        )
     if new and facts.closed and not (facts.marker is None and facts.closed == os.path.realpath(path)):
         raise Refused(
             f"{cannot}: QEMU's user cannot pass through {facts.closed} to {path}; let it "

@@ -293,6 +293,7 @@ PLACES: list[tuple[str, RepositoryFacts]] = [
     (r"has other files \(a, b\)", RepositoryFacts(True, None, ("a", "b"))),
     ("was not written by this version", RepositoryFacts(True, '{"version": 2, "id": "x"}')),
     ("was not written by this version", RepositoryFacts(True, "half a mark")),
+    (r"\(chmod go-w /srv/b\)", RepositoryFacts(True, MARKER, is_open=True)),
     (r"\(chmod o\+x /srv\)", RepositoryFacts(True, MARKER, (), "/srv")),
 ]
 
@@ -307,7 +308,8 @@ def test_an_empty_directory_is_a_repository_only_for_who_writes() -> None:
     assert plan_repository.checked_repository("/", RepositoryFacts(True, None, (), "/"), "cannot", new=True)
     with pytest.raises(Refused, match=r"has no corral-backup\.json; mount"):
         plan_repository.checked_repository(STORE, RepositoryFacts(True), "cannot")
-    assert not plan_repository.checked_repository(STORE, RepositoryFacts(True, MARKER, (), "/srv"), "cannot")
+    readable = RepositoryFacts(True, MARKER, (), "/srv", is_open=True)
+    assert not plan_repository.checked_repository(STORE, readable, "cannot")
 
 
 def test_what_interrupted_runs_left_goes() -> None:
