@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction, is_file_name
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
 
 
 class ActionModule(WatchedAction):
@@ -19,11 +19,4 @@ class ActionModule(WatchedAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
-        guests = arguments.get("guests")
-        names = [guest for guest in (guests if isinstance(guests, list) else [guests]) if isinstance(guest, str)]
-        if self._task.check_mode or not names or not all(map(is_file_name, names)):
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        host = variables.get("inventory_hostname")
-        notes = {f"{host}: backup of {guest}": f"{guest}.progress" for guest in names}
-        return self._watched(arguments, variables, notes)
+        return self._of_guests("backup", task_vars or {})

@@ -41,6 +41,18 @@ class WatchedAction(UntrustedAction):
         finally:
             self._task.check_mode = checking
 
+    def _of_guests(self, what: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
+        """The result of a module that works on the guests in `guests`; meanwhile, progress lines of each are shown."""
+        arguments = dict(self._task.args)
+        guests = arguments.get("guests")
+        names = [guest for guest in (guests if isinstance(guests, list) else [guests]) if isinstance(guest, str)]
+        if self._task.check_mode or not names or not all(map(is_file_name, names)):
+            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=task_vars))
+        host = task_vars.get("inventory_hostname")
+        return self._watched(
+            arguments, task_vars, {f"{host}: {what} of {guest}": f"{guest}.progress" for guest in names}
+        )
+
     def _watched(
         self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]
     ) -> dict[str, t.Any]:
