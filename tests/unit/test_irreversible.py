@@ -56,7 +56,7 @@ KNOWN = {
     "plugins/module_utils/_migration/run_migration_files.py:clear": "known by mark, time or content on the other host",
     "plugins/module_utils/_backup/files_restored.py:state": "what an interrupted restore has left, and a part of its own",
     "plugins/module_utils/_backup/files_restored.py:swap": LOOKED,
-    "plugins/module_utils/_backup/libvirt_restore.py:forget_checkpoints": LOOKED,
+    "plugins/module_utils/_backup/libvirt_backup.py:forget_checkpoints": LOOKED,
     "plugins/module_utils/_disk_move/libvirt_disk_move.py:copy": "an abort leaves the guest on its disk",
     "plugins/module_utils/_disk_move/libvirt_disk_move.py:pivot": LOOKED,
     "plugins/module_utils/_backup/files_repository.py:_remove": LOOKED,

@@ -10,14 +10,28 @@ import contextlib
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import DropCheckpoint, PushDisks
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
+    DropCheckpoint,
+    ForgetCheckpoints,
+    PushDisks,
+)
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Timeout, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Note
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.libvirt_snapshot import freeze
 
-__all__ = ["abort", "begin", "checkpoint_document", "checkpoints", "drop", "redefine", "size_bytes", "wait"]
+__all__ = [
+    "abort",
+    "begin",
+    "checkpoint_document",
+    "checkpoints",
+    "drop",
+    "forget_checkpoints",
+    "redefine",
+    "size_bytes",
+    "wait",
+]
 
 _LOOK_S = 0.3
 
@@ -61,6 +75,15 @@ def drop(connection: Connection, step: DropCheckpoint) -> None:
         except libvirt.libvirtError:
             if not step.lost:
                 raise
+            found.delete(libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY)
+
+
+def forget_checkpoints(connection: Connection, step: ForgetCheckpoints) -> None:
+    """Forget checkpoints, and not the bitmaps of the disks that had them."""
+    domain = libvirt_query.by_uuid(connection, step.uuid)
+    for name in step.names:
+        with explained(f"forget checkpoint {name} of", step.guest):
+            found = domain.checkpointLookupByName(name)
             found.delete(libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY)
 
 

@@ -15,7 +15,7 @@ import uuid as uuids
 from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_repository,
     files_restored,
-    libvirt_restore,
+    libvirt_backup,
     plan_backup_steps,
     plan_restore,
 )
@@ -210,7 +210,7 @@ class _Work:
 
     def forget(self, step: plan_backup_steps.ForgetCheckpoints) -> None:
         """Let libvirt forget checkpoints."""
-        libvirt_restore.forget_checkpoints(self.connection, step)
+        libvirt_backup.forget_checkpoints(self.connection, step)
 
     def start(self, step: plan_backup_steps.StartRestored) -> None:
         """Start the guest."""
