@@ -687,7 +687,7 @@ BUDGETS_KIB |= {
     "virt_nwfilter_info": 70,
     "virt_disk_move": 248,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 254,
-    "virt_backup": 130,
+    "virt_backup": 131,
     "virt_backup_info": 44,
     "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
     "virt_restore": 351,  # with backups, copies of definitions, and all that is looked at before a disk goes
