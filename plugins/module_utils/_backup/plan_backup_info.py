@@ -135,6 +135,8 @@ def problems(
     """What to see to: damaged and interrupted points, and guests of the host whose last backup is too old or missing;
     `known` are name and UUID of those.
     """
+    if not repository.id and known:
+        yield "the repository is empty: no backup was made yet, or its filesystem is not mounted"
     for one in repository.broken:
         yield f"backup {one.id} of the guest with UUID {one.uuid} cannot be restored: {one.why}"
     for point in repository.unfinished:

@@ -26,15 +26,19 @@ def path_problems(path: str) -> t.Iterator[str]:
         )
 
 
-def checked_repository(path: str, facts: RepositoryFacts, cannot: str, *, new: bool = False) -> bool:
-    """True if the directory is empty and may become a repository (`new`); raises Refused if it is none."""
+def checked_repository(
+    path: str, facts: RepositoryFacts, cannot: str, *, new: bool = False, empty: bool = False
+) -> bool:
+    """True if the directory is empty, and may be (`empty`) or is made a repository (`new`); raises Refused if it is
+    none.
+    """
     if not facts.is_directory:
         raise Refused(
             f"{cannot}: there is no directory {path}; create it, or mount the filesystem that holds it: backups never "
             "go to a directory that this module has made"
         )
     if facts.marker is None:
-        if facts.others or not new:
+        if facts.others or not (new or empty):
             more = f" and has other files ({', '.join(facts.others[:3])})" if facts.others else ""
             raise Refused(
                 f"{cannot}: {path} is no repository of backups: it has no {MARKER}{more}; mount the filesystem that "

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import time
@@ -302,7 +303,8 @@ class _Work:
         plan_backup.check_unwritten(
             step, {path: (found, host.file_facts(path)) for path, found in self._written.items()}
         )
-        self.finished = files_repository.finish(self.spec.repository, step.point, step.flatten, self._told("check"))
+        point = dataclasses.replace(step.point, quiesced=self.frozen_s is not None)
+        self.finished = files_repository.finish(self.spec.repository, point, step.flatten, self._told("check"))
 
     def is_part(self, step: plan_backup_steps.DiscardPart) -> None:
         """Check that no job writes to the folder."""

@@ -23,9 +23,9 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     every_s = plan_backup_info.checked(params)
     path, wanted = os.path.normpath(params["repository"]), params["guests"]
     facts = files_repository.look(path)
-    checked_repository(path, facts, "cannot read backups")
+    is_empty = checked_repository(path, facts, "cannot read backups", empty=True)
     known = libvirt_query.of_all(connection, lambda domain: (domain.name(), domain.UUIDString()))
-    whole = files_repository.read(path, str(facts.marker))
+    whole = Repository("") if is_empty else files_repository.read(path, str(facts.marker))
     plan_backup_info.check_found(wanted, whole, [word for one in known for word in one], path)
     repository = plan_backup_info.chosen(whole, wanted)
     damage = _damage(path, repository, whole, verify=params["verify"])

@@ -504,6 +504,13 @@ def test_two_runs_that_make_a_repository_agree_on_its_mark(tmp_path: Path) -> No
     assert len(marks) == 1 and [path.name for path in tmp_path.iterdir()] == ["corral-backup.json"]
 
 
+def test_an_empty_directory_has_no_backups_of_the_guests_of_its_host() -> None:
+    assert plan_repository.checked_repository(STORE, RepositoryFacts(True), "cannot", empty=True)
+    for known, told in (((("g", UUID),), 1), ((), 0)):
+        found = plan_backup_info.problems(Repository(""), [], known=known, every_s=None, wanted=None)
+        assert len([one for one in found if "its filesystem is not mounted" in one]) == told
+
+
 def test_durations() -> None:
     assert [plan_backup_info.seconds(text) for text in ("90m", "24 h", "7d", "2w")] == [5400, 86400, 604800, 1209600]
     with pytest.raises(BadInput, match=r"repository: .*; every: must be a number and one of m, h, d and w"):
