@@ -328,6 +328,10 @@ def test_what_interrupted_runs_left_goes() -> None:
         f"delete the interrupted backup {ident(9)} of g",
         f"delete the interrupted backup {ident(8)} of g",
     ]
+    for whole, lost in ((True, False), (False, True)):
+        one = dataclasses.replace(host, known=[newest, extra._replace(whole=whole)])
+        (drop, *_rest) = plan_backup.repair(plan_backup.scene(spec(), one)).steps
+        assert t.cast(DropCheckpoint, drop).lost is lost
     off = dataclasses.replace(host, running=False)
     assert not [one for one in mended(off) if "checkpoint" in one], "libvirt can do that only while it runs"
 
@@ -365,6 +369,8 @@ def test_old_points_go_and_none_that_a_kept_one_stands_on() -> None:
     assert deleted(Host(points), daily=4) == []
     assert deleted(Host(points), daily=2) == [ident(3), ident(2), ident(1)]
     assert deleted(Host(points)) == []
+    off = (*chain(1, 2), point(20, checkpoint=None, running=False), point(21, checkpoint=None, running=False))
+    assert deleted(Host(off, running=False, file=(7, 6, 1)), daily=1) == [ident(21), ident(20)], "changes go on from 2"
 
 
 def test_what_was_seen_must_still_be_so() -> None:

@@ -170,6 +170,9 @@ def test_a_look_tells_any_change() -> None:
     seen = plan_snapshots.fingerprint(CHAIN)
     planned = dataclasses.replace(move(), snapshots_seen=seen)
     plan_snapshots.check_as_planned(planned, CHAIN)
+    plan_snapshots.check_backups(move(), ())
+    with pytest.raises(Failed, match="its checkpoints were changed since this run has read them"):
+        plan_snapshots.check_backups(move(), ["corral-1"])
     plan_snapshots.check_as_planned(move(), [])
     others: list[t.Sequence[SavedSnapshot]] = [CHAIN[:-1], CHAIN[::-1], [*CHAIN[:-1], CHAIN[-1]._replace(current=True)]]
     for other in (*others, []):

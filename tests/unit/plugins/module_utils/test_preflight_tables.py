@@ -127,6 +127,7 @@ CASES: list[tuple[Parts, list[str]]] = [
     ({"guest": {"managed_state": ("managed_save",)}, "move": {"active": False}}, ["managedsave-remove web1"]),
     ({"guest": {"managed_state": ("snapshots",)}}, []),
     ({"guest": {"managed_state": ("checkpoints",)}}, ["checkpoint-list web1"]),
+    ({"guest": {"managed_state": ("checkpoints",), "backups": ("corral-1",)}}, []),
     ({"guest": {"job": "a backup"}}, ["(a backup)", "domjobabort web1"]),
     # versions
     (
