@@ -101,17 +101,9 @@ def test_only_the_report_is_printed(commands: Commands) -> None:
         assert [host["name"] for host in report["hosts"]] == ["h1", "h2"] and kinds <= set(report["hosts"][0])
     assert run(commands, "list").stdout == "h1\n  running\n    web1\n  shutdown\n    web2\nh2\n  running\n    db1\n"
     table = run(commands, "query", format="table", guest="web2").stdout.splitlines()
-    assert table[0].startswith("h1  CPU  [") and table[2].split() == [
-        "web2",
-        "shutdown",
-        "2",
-        "-",
-        "512.0",
-        "MiB",
-        "-",
-        "-",
-        "front",
-    ]
+    assert table[0].startswith("h1  CPU  ["), table
+    cells = table[2].split()
+    assert (*cells[:2], cells[-1]) == ("web2", "shutdown", "front"), table
     assert run(commands, "start", "--check", guest="web2").stdout == "h1\n  start web2\n", "steps are a report, too"
     given = {"host": "h1", "volume": "data.qcow2", "size": "1GiB"}
     told = json.loads(run(commands, "create_volume", "--check", format="json", env=None, **given).stdout)
