@@ -145,7 +145,17 @@ def test_what_it_lacks_is_not_forgotten(lab: Hypervisors) -> None:
 def test_mended_the_same_command_finishes(lab: Hypervisors) -> None:
     booted, there = boots(lab), {host: packages(lab, host) for host in HOSTS}
     lab.on("hyper1", MENDED)
-    upgrade(lab, "-e reboot=always")
+    upgrade(lab, "-e reboot=always -e snapshot=before")
+    taken = {lab.on("hyper1", f"virsh snapshot-list {guest} --name").strip() for guest in GUESTS}
+    assert len(taken) == 1 and re.fullmatch(r"before-\d{8}T\d{6}Z", *taken), "it moved with them, and was taken once"
+    lab.run(
+        "ansible-playbook",
+        "corral.virt.delete_snapshot",
+        "-e",
+        f"guest={','.join(GUESTS)}",
+        "-e",
+        f"snapshot={taken.pop()}",
+    )
     assert not set(boots(lab).values()) & set(booted.values())
     for host in HOSTS:
         assert packages(lab, host) == {**there[host], "dummy": "2"} and packages(lab, host)["rival"] == "1"
