@@ -264,7 +264,8 @@ def _on_device(disk: MigratingDisk) -> DiskMove:
         raise Refused(
             f"disk {disk.target}: block device {disk.path} is not copied, and {why}; if both hosts have it, let "
             "libvirt of both know it (virt_pool of type logical, iscsi, scsi or mpath), or set disk_storage: "
-            f"{{{disk.target}: shared}}; else copy it to a file first (virsh blockcopy)"
+            f"{{{disk.target}: shared}}; else move it into a directory pool first "
+            "(playbook move_disk), and back afterwards"
         )
     why = f"on both hosts ({disk.shared_on})" if disk.shared_on else "on storage declared as shared"
     return DiskMove(disk.target, disk.path, SHARED, why)
@@ -322,7 +323,7 @@ def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
         raise Refused(
             f"disk {disk.target}: {disk.path} is a block device, and these are not copied to another host; if the "
             f"destination has the same one, set disk_storage: {{{disk.target}: shared}}; else put the disk into a "
-            "directory pool first (virsh blockcopy)"
+            "directory pool first (playbook move_disk)"
         )
     if disk.pool is None:
         directory = os.path.dirname(disk.path)

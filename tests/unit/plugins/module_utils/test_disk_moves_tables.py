@@ -271,7 +271,7 @@ REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
         True,
         (
             "/dev/vg/a is a block device, and these are not copied to another host; if the destination has the same "
-            "one, set disk_storage: {vda: shared}; else put the disk into a directory pool first (virsh blockcopy)"
+            "one, set disk_storage: {vda: shared}; else put the disk into a directory pool first (playbook move_disk)"
         ),
     ),
     (
