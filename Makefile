@@ -78,12 +78,15 @@ ansible-lint: venv
 shellcheck: venv
 	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
 
-.PHONY: sanity pylint isolated-units
+.PHONY: sanity pylint deep-pylint isolated-units
 sanity: venv ## ansible-test: sanity without pylint, and a sample of the unit tests as ansible-test runs them
 	$(SANITY) --skip-test pylint
 	$(call PASSED,sample galaxy.yml meta plugins tests) $(UNITS) $(SAMPLE)
 
-pylint: venv ## the sanity test that takes longest
+pylint: venv ## the sanity test that takes longest, of what runs for users; of the tests, too: deep-pylint
+	$(SANITY) --test pylint plugins roles
+
+deep-pylint: venv
 	$(SANITY) --test pylint
 
 isolated-units: venv ## all unit tests as ansible-test runs them: each in a process of its own
@@ -144,8 +147,8 @@ test-lab: test-packages venv ## every feature on real hosts made for it, on this
 	pytest -v -n 3 --dist loadscope --no-loadscope-reorder $(UNLESS_PASSED) -m "lab and not deep" tests/lab --ignore tests/lab/test_story.py
 
 # Each part ends within an hour, and can be made alone.
-test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-lab deep-story foreign faults soak molecule isolated-units test-matrix
-	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab deep-story foreign faults soak molecule isolated-units test-matrix
+test-deep: venv ## what is long by nature (build/test-deep.json); its parts: make deep-units deep-pylint deep-lab deep-story foreign faults soak molecule isolated-units test-matrix
+	@CORRAL_TEST_REPORT=test-deep.json $(PYTHON) $(TOOLS)/stages.py deep-units,deep-lab deep-pylint deep-story foreign faults soak molecule isolated-units test-matrix
 
 deep-lab: test-packages venv ## the tests of the lab that make test leaves out, and those that they build on
 	pytest -v -n 3 --dist loadscope --no-loadscope-reorder -m lab $(DEEP)

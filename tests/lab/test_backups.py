@@ -148,6 +148,7 @@ def test_each_point_is_whole_and_holds_only_what_was_changed() -> None:
     assert f"backup {made[1]} of g: its file vda.qcow2 is damaged" in problems[0]
 
 
+@pytest.mark.deep
 def test_off_it_is_copied_once_and_lost_bitmaps_are_told() -> None:
     guest()
     first = backup()["point"]
@@ -170,6 +171,7 @@ def test_off_it_is_copied_once_and_lost_bitmaps_are_told() -> None:
     assert len(on("virsh checkpoint-list --name g").split()) == 1
 
 
+@pytest.mark.deep
 def test_old_points_go_but_none_that_another_stands_on() -> None:
     guest()
     made = [backup(increments=1)["point"] for _ in range(3)]

@@ -175,6 +175,7 @@ def test_a_first_build_that_fails_leaves_nothing(asked: dict[str, t.Any], tmp_pa
     assert list((tmp_path / "images").iterdir()) == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("options", "says"),
     [

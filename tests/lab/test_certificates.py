@@ -46,7 +46,7 @@ from ansible_collections.corral.virt.tests.lab.trust import (
     trusted,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 ROTATE = ("ansible-playbook", "corral.virt.rotate_certificates")
 SETS = "/srv/sets"  # of hosts that no machine is, on the first host

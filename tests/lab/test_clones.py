@@ -143,6 +143,7 @@ def test_flattening_that_takes_too_long_is_given_up_and_goes_on_later() -> None:
     cycle(name="web1-data.qcow2", state="flattened")
 
 
+@pytest.mark.deep
 def test_a_filesystem_that_can_shares_the_blocks_of_a_copy() -> None:
     """And one that is full takes none of it."""
     loops = "for i in 0 1 2 3 4 5 6 7; do test -e /dev/loop$i || mknod /dev/loop$i b 7 $i; done"

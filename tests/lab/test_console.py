@@ -345,7 +345,15 @@ def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsin
 
 
 @pytest.mark.parametrize(
-    "part", ["static/style.css", "static/page.js", "static/words.js", "api/me", "static/lib/novnc/core/rfb.js"]
+    "part",
+    [
+        "static/page.js",
+        "api/me",
+        *(
+            pytest.param(part, marks=pytest.mark.deep)
+            for part in ("static/style.css", "static/words.js", "static/lib/novnc/core/rfb.js")
+        ),
+    ],
 )
 def test_a_part_of_the_page_that_does_not_arrive_is_loaded_again(browsing: Browsing, part: str) -> None:
     page, tried = browsing.enter(), []
@@ -366,6 +374,7 @@ def test_a_part_of_the_page_that_does_not_arrive_is_loaded_again(browsing: Brows
     browsing.problems.clear()  # the browser reports what did not arrive
 
 
+@pytest.mark.deep
 def test_a_display_that_says_nothing_is_tried_again(browsing: Browsing) -> None:
     page = browsing.enter()
     page.evaluate(SILENT)
@@ -476,7 +485,7 @@ def test_a_restart_of_the_server_is_survived(browsing: Browsing) -> None:
     browsing.problems.clear()  # the browser reports that the server was away
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", ["light", *(pytest.param(look, marks=pytest.mark.deep) for look in ("dark", "phone"))])
 def test_pages_are_accessible(browsing: Browsing, look: str) -> None:
     page = browsing.enter(**LOOKS[look])
     for place in ("", f"guest/hyper1/{uuid('web1')}", "host/hyper1", "sessions", f"console/{uuid('web1')}/serial"):

@@ -257,6 +257,7 @@ def test_a_guest_is_migrated_by_keys_alone(browsing: Browsing) -> None:
     assert LAB.state("web1") == {dest: "running"}
 
 
+@pytest.mark.deep
 def test_a_guest_is_migrated_by_touch(browsing: Browsing) -> None:
     page = browsing.enter(**LOOKS["phone"])
     source, dest = where("web1"), other(where("web1"))
@@ -329,6 +330,7 @@ def test_several_guests_are_chosen_and_acted_on_at_once(browsing: Browsing) -> N
         assert list(LAB.state(name).values()) == ["running"]
 
 
+@pytest.mark.deep
 def test_several_guests_are_dragged_at_once(browsing: Browsing, pair: tuple[str, str]) -> None:
     page = browsing.enter(viewport=TALL)
     for name in pair:
@@ -553,7 +555,7 @@ def test_a_user_of_the_guides_policy_reaches_no_file_of_a_hypervisor(browsing: B
     browsing.problems.clear()  # the browser reports the answers 403 and 400
 
 
-@pytest.mark.parametrize("look", ["light", "phone"])
+@pytest.mark.parametrize("look", ["light", pytest.param("phone", marks=pytest.mark.deep)])
 def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None:
     page = browsing.enter(**LOOKS[look])
     seen = violations if look == "phone" else violations_in_both_schemes

@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import hypervisors
 
 __all__ = ["browser", "browsing"]
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Site("conpage")
 on = functools.partial(LAB.on, "hyper1")

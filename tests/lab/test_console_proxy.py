@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.corral.virt.tests.lab.console import Site
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, hypervisors
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Site("proxy")
 on = functools.partial(LAB.on, "hyper1")

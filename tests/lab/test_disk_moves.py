@@ -154,6 +154,7 @@ def test_a_copy_that_was_cut_goes_on() -> None:
     assert not told("virt_disk_move", **MOVE)["changed"]
 
 
+@pytest.mark.deep
 def test_a_copy_that_was_left_is_made_again() -> None:
     before = made()
     on("virsh -q start g --paused")
@@ -226,6 +227,7 @@ def seen(target: str, path: str, form: str) -> list[str]:
     ).splitlines()
 
 
+@pytest.mark.deep
 def test_disks_become_raw_beside_themselves_and_qcow2_elsewhere() -> None:
     """One while the guest is off, the other while it runs."""
     base = f"{IMAGES}/base.qcow2"

@@ -122,6 +122,7 @@ def test_a_disk_that_somebody_takes_while_its_guest_shuts_down_is_not_deleted(gu
         assert path(guest) in on(f"qemu-img info --backing-chain {IMAGES}/other.qcow2")
 
 
+@pytest.mark.deep
 def test_a_guest_that_gets_a_snapshot_while_it_shuts_down_is_not_undefined(guest: str) -> None:
     before = on(f"stat -c %i {path(guest)}")
     with removing(guest) as said:
@@ -154,7 +155,9 @@ def test_a_guest_without_a_system_is_not_waited_for(guest: str) -> None:
     assert guest not in on("virsh list --all --name")
 
 
-@pytest.mark.parametrize("every", ["", "g"], ids=["its UUID", "every such text"])
+@pytest.mark.parametrize(
+    "every", [pytest.param("", id="its UUID"), pytest.param("g", id="every such text", marks=pytest.mark.deep)]
+)
 def test_a_copied_definition_does_not_take_the_disk_of_its_original(guest: str, every: str) -> None:
     before, uuid = identity(guest), on(f"virsh domuuid {guest}")
     other = "11111111-f6a4-8304-79aa-97f2502e193f"
@@ -167,6 +170,7 @@ def test_a_copied_definition_does_not_take_the_disk_of_its_original(guest: str, 
     assert identity(guest) == before and ("its entry was edited" if every else "this definition is a copy") in said
 
 
+@pytest.mark.deep
 def test_the_same_definition_on_another_host_does_not_take_the_disk(guest: str) -> None:
     """The other host is this one under another UUID."""
     before = identity(guest)
@@ -181,6 +185,7 @@ def test_the_same_definition_on_another_host_does_not_take_the_disk(guest: str) 
     assert identity(guest) == before and "created on the host with UUID" in said
 
 
+@pytest.mark.deep
 def test_another_file_that_has_the_name_of_a_detached_disk_is_not_deleted(guest: str) -> None:
     on(f"mv {path(guest)} {path(guest)}.mine; echo theirs > {path(guest)}")
     said = module(**gone(guest))
@@ -222,6 +227,7 @@ def test_a_removed_disk_is_kept_for_its_time_and_comes_back_by_the_command_of_it
     assert identity(guest) == before and path(guest) in on("virsh vol-list default")
 
 
+@pytest.mark.deep
 def test_a_record_of_an_older_version_is_completed_once_and_then_counts(guest: str) -> None:
     on(
         f"virsh dumpxml --inactive {guest} | sed 's/<corral:volume [^>]*>/<corral:volume>/' > /tmp/old.xml; "

@@ -16,7 +16,7 @@ import yaml
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, Hypervisors, hypervisors
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Hypervisors("reach")
 on = functools.partial(LAB.on, "hyper1")

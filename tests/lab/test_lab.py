@@ -22,7 +22,7 @@ import pytest
 
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import Patience
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Path(__file__).with_name("lab.py")
 BUILD = LAB.parents[2] / "build" / "lab"

@@ -155,7 +155,7 @@ def test_no_guest_starts_or_arrives_in_maintenance_and_those_that_run_there_go_o
     lab.on("hyper1", "virsh start late && virsh destroy late")
 
 
-@pytest.mark.parametrize("check", ["", " --check"])
+@pytest.mark.parametrize("check", ["", pytest.param(" --check", marks=pytest.mark.deep)])
 def test_our_own_commands_say_that_a_host_is_in_maintenance_before_they_begin(lab: Hypervisors, check: str) -> None:
     mark(lab, "hyper1")
     told = (
@@ -200,6 +200,7 @@ def test_a_guest_that_is_started_during_a_drain_leaves_too(lab: Hypervisors) -> 
     lab.on("hyper1", f"test -e {MARK}")
 
 
+@pytest.mark.deep
 def test_a_guest_that_comes_and_cannot_leave_makes_a_drain_red(lab: Hypervisors) -> None:
     gather(lab)
     host = next(host for host in HOSTS if "late" in guests(lab)[host])
@@ -215,6 +216,7 @@ def test_a_guest_that_comes_and_cannot_leave_makes_a_drain_red(lab: Hypervisors)
     assert not re.search(r"web\d: cannot", output)
 
 
+@pytest.mark.deep
 def test_an_undrain_during_a_drain_makes_it_red(lab: Hypervisors) -> None:
     gather(lab)
     drain = lab.start(*command("drain", f"-e host=hyper1 -e {shlex.quote(SLOW)}"))

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, hypervisors, until
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 CASES = ROOT / "tests/contract/cold_moves"
 CODE, VARIABLES = "/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"

@@ -252,6 +252,7 @@ def no_dhcp(lab: Hypervisors) -> Iterator[None]:
     lab.on("hyper1", "systemctl stop other-dhcp")
 
 
+@pytest.mark.deep
 def test_a_network_that_cannot_start_leaves_what_was_there(lab: Hypervisors, no_dhcp: None) -> None:
     """Nothing of a new one; of one that is there its former definition, off and without autostart."""
     places = "/etc/libvirt/qemu/networks /etc/libvirt/qemu/networks/autostart /sys/class/net"

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import BUILT_IN, MATCHES
 from ansible_collections.corral.virt.tests.lab.hypervisors import Hypervisors, hypervisors
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Hypervisors("filters")
 on = functools.partial(LAB.on, "hyper1")

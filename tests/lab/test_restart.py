@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import (
     hypervisors,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 HOSTS = ("hyper1", "hyper2", "hyper3")
 CONF = "/etc/libvirt/libvirtd.conf"

@@ -170,6 +170,7 @@ def test_a_running_guest_takes_a_chain_there_and_back() -> None:
     assert sectors("hyper1") >= last - 1
 
 
+@pytest.mark.deep
 def test_off_it_takes_a_branch_and_what_is_inside_its_disk() -> None:
     made()
     chain()
@@ -196,6 +197,7 @@ def test_off_it_takes_a_branch_and_what_is_inside_its_disk() -> None:
     assert on() == {"hyper2": "running"} and seen("hyper2") == before
 
 
+@pytest.mark.deep
 def test_on_shared_storage_no_file_moves() -> None:
     made("shared")
     chain(directory=SHARED)
@@ -218,6 +220,7 @@ def killed(after_s: float | None) -> None:
     run.wait()
 
 
+@pytest.mark.deep
 def test_killed_on_the_way_they_are_put_back() -> None:
     made()
     chain()
@@ -295,6 +298,7 @@ def test_snapshots_of_the_collection_are_its_own_on_the_other_host() -> None:
     assert all(any(f"{IMAGES}/{name}" in note for note in told["notes"]) for name in left), told
 
 
+@pytest.mark.deep
 def test_an_image_below_a_chain_is_in_use() -> None:
     made()
     chain()

@@ -239,6 +239,7 @@ def test_variables_and_tpm_go_back_with_the_disks() -> None:
     assert on(f"ls {IMAGES}") == "g-0.qcow2"
 
 
+@pytest.mark.deep
 def test_those_of_others_are_deleted_by_name_alone() -> None:
     guest("qcow2")
     for number, name in enumerate(("a b", "-x", "line\\nbreak")):  # libvirt itself cannot read such a name of a file
@@ -259,6 +260,7 @@ def test_those_of_others_are_deleted_by_name_alone() -> None:
     assert on("virsh snapshot-list --name g") == "" and on(f"ls {IMAGES}") == "g-0.qcow2" and numbers() >= before
 
 
+@pytest.mark.deep
 def test_inside_disks_and_with_memory() -> None:
     guest("qcow2")
     until(lambda: numbers() > 3, 60, every_s=0.5)
@@ -276,6 +278,7 @@ def test_inside_disks_and_with_memory() -> None:
     assert on(f"ls {IMAGES}") == "g-0.qcow2" and grows()
 
 
+@pytest.mark.deep
 def test_a_merge_that_is_killed_goes_on() -> None:
     guest("qcow2", "raw")
     done(name="before")

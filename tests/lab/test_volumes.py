@@ -136,6 +136,7 @@ def test_a_secret_is_compared_and_never_shown() -> None:
     )
 
 
+@pytest.mark.deep
 def test_a_secret_that_a_guest_names_stays() -> None:
     secret = told("virt_secret", name=f"{IMAGES}/s", usage="volume", value=PASSPHRASE)["secret"]
     xml = (
@@ -169,6 +170,7 @@ def test_content_comes_and_goes_unchanged() -> None:
     assert on(f"ls {IMAGES}").split() == ["c", "q", "u"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("half", [b"", b"\1"])
 def test_an_upload_that_was_cut_is_finished_by_the_same_task_only(half: bytes) -> None:
     on("head -c 700M /dev/urandom > /root/long")
@@ -210,6 +212,7 @@ def test_an_upload_that_was_cut_is_finished_by_the_same_task_only(half: bytes) -
     assert digest("/root/half") == digest("/root/long")
 
 
+@pytest.mark.deep
 def test_a_removal_that_was_cut_is_finished() -> None:
     on(f"head -c 700M /dev/urandom > {IMAGES}/gone && ln -f {IMAGES}/gone /root/witness")
     gone: dict[str, t.Any] = {"name": "gone", "pool": "default", "state": "absent", "wipe": True}
@@ -225,6 +228,7 @@ def test_a_removal_that_was_cut_is_finished() -> None:
     assert on("tr -d '\\0' < /root/witness | head -c 9 | wc -c; rm /root/witness") == "0"
 
 
+@pytest.mark.deep
 def test_a_name_that_is_no_text_and_a_pool_that_breaks_hide_nothing_else() -> None:
     on(f"truncate -s 1M {IMAGES}/good; truncate -s 1M {IMAGES}/$(printf 'b\\374d')")
     on(f"cd {IMAGES} && qemu-img create -q -f qcow2 -b {IMAGES}/good -F raw $(printf 'o\\374r')")
@@ -267,6 +271,7 @@ def test_what_is_used_stays() -> None:
     assert on(f"ls -A {IMAGES}") in ("", ".corral")
 
 
+@pytest.mark.deep
 def test_a_wiped_volume_leaves_no_content() -> None:
     four_steps("w", source="/root/data")
     on(f"ln -f {IMAGES}/w /root/witness")
@@ -301,6 +306,7 @@ def test_bad_names_and_pools_are_refused_at_once() -> None:
     assert on(f"ls -A {IMAGES}") in ("", ".corral")
 
 
+@pytest.mark.deep
 def test_what_comes_and_goes_behind_libvirts_back_is_seen() -> None:
     on(f"qemu-img create -q -f qcow2 {IMAGES}/found 5M")
     assert not volume("found", capacity="5MiB")["changed"]
@@ -334,6 +340,7 @@ def test_pools_and_volumes_are_described_by_arguments_that_change_nothing() -> N
     assert pool["capacity_bytes"] == size * block and abs(pool["available_bytes"] - free * block) < 1024**3
 
 
+@pytest.mark.deep
 def test_a_directory_with_more_files_than_libvirt_lists() -> None:
     on(
         "mkdir -p /srv/many && cd /srv/many && seq -f v%.0f 17000 | xargs touch && virsh -q pool-create-as many dir --target /srv/many"
