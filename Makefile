@@ -84,7 +84,7 @@ sanity: venv ## ansible-test: sanity without pylint, and a sample of the unit te
 	$(call PASSED,sample galaxy.yml meta plugins tests) $(UNITS) $(SAMPLE)
 
 pylint: venv ## the sanity test that takes longest, of what runs for users; of the tests, too: deep-pylint
-	$(SANITY) --test pylint plugins roles
+	$(SANITY) --test pylint plugins/ roles/
 
 deep-pylint: venv
 	$(SANITY) --test pylint
