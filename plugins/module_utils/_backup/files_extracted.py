@@ -65,10 +65,10 @@ def new(dest: str) -> t.Iterator[str]:
             for place, _directories, _files in os.walk(part):
                 durable.fsync(place)
             os.rename(part, dest)  # over an empty directory; fails if something is in it by now
-            durable.fsync(parent)
         except BaseException:
             shutil.rmtree(part)
             raise
+        durable.fsync(parent)
 
 
 class Extraction:
@@ -100,6 +100,8 @@ class Extraction:
                     if error.errno not in (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
                         raise
                     why = _TOO_LONG if error.errno == errno.ENAMETOOLONG else _TWICE
+                except ValueError:
+                    why = "its name is none"
                 if why:
                     self.left_out.append((name, why))
 
@@ -157,8 +159,9 @@ class Extraction:
 
     def _attribute(self, path: str, known: tarfile.TarInfo) -> None:
         if self._keep_owners:
-            os.chown(path, known.uid, known.gid)
-            os.chmod(path, known.mode & 0o777)  # no setuid, setgid or sticky bit
+            with contextlib.suppress(OverflowError):  # of an owner that is none, whose files stay with root
+                os.chown(path, known.uid, known.gid)
+                os.chmod(path, known.mode & 0o777)  # no setuid, setgid or sticky bit
         with contextlib.suppress(OverflowError, OSError):  # a time that this filesystem cannot hold
             os.utime(path, (known.mtime, known.mtime))
 
@@ -171,8 +174,11 @@ class Extraction:
             elif os.path.lexists(path):
                 self.left_out.append((name, _TWICE))
             else:
-                os.symlink(target, path)
-                made.append((name, path, target))
+                try:
+                    os.symlink(target, path)
+                    made.append((name, path, target))
+                except (OSError, ValueError):  # empty, or too long
+                    self.left_out.append((name, "it is a link to nothing"))
         top = os.path.join(os.path.realpath(self._top), "")
         for name, path, target in [one for one in made if not f"{os.path.realpath(one[1])}/".startswith(top)]:
             os.unlink(path)  # one that leads out may do so through others

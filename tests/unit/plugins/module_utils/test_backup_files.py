@@ -271,6 +271,7 @@ HOSTILE: list[tuple[list[Member], list[str]]] = [
     ([("/out", b"x", {})], ["/etc/out"]),
     ([("a/../../../out", b"x", {})], ["/etc/a/../../../out"]),
     ([link("./l", "/root")], ["/etc/l"]),
+    ([link("./l", ""), link("./m", "n" * 5000)], ["/etc/l", "/etc/m"]),
     ([link("./l", "../../../root")], ["/etc/l"]),
     ([link("./l", "."), link("./m", "l/l/../../../x")], ["/etc/m"]),
     ([link("./a", ".."), link("./b", "a/.."), link("./c", "b/..")], ["/etc/b", "/etc/c"]),
