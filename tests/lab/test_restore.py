@@ -304,11 +304,10 @@ g.shutdown()
 @pytest.mark.deep
 def test_files(points: tuple[str, str, str]) -> None:
     """They come out of a system on LVM, and nothing that its users have put there leads out of the directory."""
-    given = {"repository": REPOSITORY, "guest": "f"}
     define("f")
     LAB.module("virt_backup", repository=REPOSITORY, guests=["f"])
     if not on("dpkg-query -W python3-guestfs 2>&1 | grep -v no.packages || true"):
-        said = LAB.module("virt_backup_files", ok=False, list="/", **given)
+        said = LAB.module("virt_backup_files", ok=False, repository=REPOSITORY, guest="f", list="/")
         assert "install them (Debian and Ubuntu: apt-get install python3-guestfs;" in said
     on("apt-get install -y -q --no-install-recommends python3-guestfs linux-image-cloud-amd64 >/root/apt 2>&1")
     on("cat > /root/disks.py; python3 /root/disks.py /root/a /root/b", given=DISKS_OF_A_SYSTEM)
