@@ -25,6 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_fi
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
+from ansible_collections.corral.virt.plugins.module_utils._system import private
 
 try:
     import guestfs
@@ -96,7 +97,7 @@ def inside(handle: t.Any, path: str) -> Inside | None:
 
 def entries(handle: t.Any, path: str) -> tuple[tuple[NameInside, ...], int]:
     """The first names of a directory, and how many it has."""
-    with _explained(f"list {printable(path)} of the backup"), tempfile.NamedTemporaryFile() as told:
+    with _explained(f"list {printable(path)} of the backup"), tempfile.NamedTemporaryFile(dir=private.folder()) as told:
         real = handle.realpath(path)
         handle.ls0(real, told.name)
         raw = sorted(name for name in told.read().split(b"\0") if name)
