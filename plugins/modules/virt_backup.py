@@ -89,6 +89,7 @@ extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
 seealso:
+  - module: corral.virt.virt_backup_files
   - module: corral.virt.virt_backup_info
   - module: corral.virt.virt_restore
 """

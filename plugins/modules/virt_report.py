@@ -36,12 +36,13 @@ options:
       - volumes
       - snapshots
       - backups
+      - files
   results:
     description: >-
       Registered results of M(corral.virt.virt_domain_info), M(corral.virt.virt_state_info),
       M(corral.virt.virt_host_info), M(corral.virt.virt_image_info), M(corral.virt.virt_pool_info),
-      M(corral.virt.virt_volume_info), M(corral.virt.virt_snapshot_info), M(corral.virt.virt_backup_info) or
-      M(corral.virt.virt_domains), by host.
+      M(corral.virt.virt_volume_info), M(corral.virt.virt_snapshot_info), M(corral.virt.virt_backup_info),
+      M(corral.virt.virt_backup_files) or M(corral.virt.virt_domains), by host.
     type: dict
     required: true
   group:
@@ -58,8 +59,8 @@ options:
       - Output format. V(seed) is the text that users of Salt Virt know, V(table) is for people, and V(json) is for
         programs; the guide of commands describes its structure.
       - V(table) and V(json) are available for O(kind=query), O(kind=list) and O(kind=host_info), and for
-        O(kind=images), O(kind=pools), O(kind=volumes), O(kind=snapshots) and O(kind=backups), for which V(seed) is
-        V(table).
+        O(kind=images), O(kind=pools), O(kind=volumes), O(kind=snapshots), O(kind=backups) and O(kind=files), for which
+        V(seed) is V(table).
       - Load figures of hosts and guests require O(corral.virt.virt_domain_info#module:load=true).
     type: str
     choices: [seed, table, json]

@@ -75,6 +75,7 @@ extends_documentation_fragment:
   - corral.virt.connection.attributes
 seealso:
   - module: corral.virt.virt_backup
+  - module: corral.virt.virt_backup_files
   - module: corral.virt.virt_backup_info
 """
 

@@ -23,6 +23,7 @@ NEEDS_QEMU = {"Find a CPU that guests can have on all hypervisors", "Use it for 
 # files, two daemons, systemd
 NEEDS_A_HOST = {
     "virt_backup",
+    "virt_backup_files",
     "virt_backup_info",
     "virt_restore",
     "virt_bridge",

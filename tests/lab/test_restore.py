@@ -263,6 +263,87 @@ def test_uefi_and_tpm(points: tuple[str, str, str]) -> None:
     remove("u")
 
 
+# By libguestfs itself: a root filesystem in a volume group on both disks, with a directory on a partition.
+DISKS_OF_A_SYSTEM = """
+import guestfs, sys
+g = guestfs.GuestFS(python_return_dict=True)
+g.set_backend("direct")
+for name in sys.argv[1:]:
+    g.disk_create(name, "qcow2", 128 << 20)
+    g.add_drive_opts(name, format="qcow2")
+g.launch()
+g.part_init("/dev/sda", "mbr")
+g.part_add("/dev/sda", "p", 2048, 65535)
+g.part_add("/dev/sda", "p", 65536, -64)
+for device in ("/dev/sda2", "/dev/sdb"):
+    g.pvcreate(device)
+g.vgcreate("vg", ["/dev/sda2", "/dev/sdb"])
+g.lvcreate_free("root", "vg", 100)
+for device in ("/dev/vg/root", "/dev/sda1"):
+    g.mkfs("ext4", device)
+g.mount("/dev/vg/root", "/")
+for path in ("/bin", "/etc/nginx", "/srv"):
+    g.mkdir_p(path)
+g.write("/etc/debian_version", "12.5")
+g.write("/etc/fstab", "/dev/vg/root / ext4 defaults 0 0\\n/dev/sda1 /srv ext4 defaults 0 0\\n")
+g.mount("/dev/sda1", "/srv")
+g.write("/srv/shop", "sold")
+g.write("/etc/nginx/nginx.conf", "worker 1;")
+g.chown(33, 33, "/etc/nginx/nginx.conf")
+g.chmod(0o4640, "/etc/nginx/nginx.conf")
+for name in ("-rf", "a\\nb", "q'\\"u", "conf.d"):
+    g.write(f"/etc/nginx/{name}", name)
+g.ln_s("nginx.conf", "/etc/nginx/default")
+g.ln_s("/etc/passwd", "/etc/nginx/absolute")
+g.ln_s("../../../../etc/passwd", "/etc/nginx/out")
+g.mknod_b(0o600, 8, 0, "/etc/nginx/sda")
+g.shutdown()
+"""
+
+
+@pytest.mark.deep
+def test_files(points: tuple[str, str, str]) -> None:
+    """They come out of a system on LVM, and nothing that its users have put there leads out of the directory."""
+    define("f")
+    LAB.module("virt_backup", repository=REPOSITORY, guests=["f"])
+    if not on("dpkg-query -W python3-guestfs 2>&1 | grep -v no.packages || true"):
+        said = LAB.module("virt_backup_files", ok=False, repository=REPOSITORY, guest="f", list="/")
+        assert "install them (Debian and Ubuntu: apt-get install python3-guestfs;" in said
+    on("apt-get install -y -q --no-install-recommends python3-guestfs linux-image-cloud-amd64 >/root/apt 2>&1")
+    on("cat > /root/disks.py; python3 /root/disks.py /root/a /root/b", given=DISKS_OF_A_SYSTEM)
+    on(f"mv /root/a {IMAGES}/f.qcow2; qemu-img convert -O raw /root/b {IMAGES}/f.raw; rm /root/b")
+    LAB.module("virt_backup", repository=REPOSITORY, guests=["f"])
+    sums = on(f"sha256sum {REPOSITORY}/*/*/*")
+
+    def book(ok: bool, *more: str, check: bool = False) -> str:
+        words = [
+            *(["--check"] if check else []),
+            f"-erepository={REPOSITORY}",
+            "-eguest=f",
+            *(f"-e{one}" for one in more),
+        ]
+        return " ".join(LAB.run("ansible-playbook", "corral.virt.restore_files", *words, ok=ok).split())
+
+    listed = book(True, "list=/etc/nginx")
+    assert "4640 file 9 B" in listed and "a\\nb" in listed and "0600 other" in listed
+    wanted = '{"paths": ["/etc/nginx", "/srv/shop"]}'
+    assert "restore /etc/nginx, /srv/shop of f" in book(True, wanted, "dest=/root/restored", check=True)
+    assert on("ls -A /root | grep restored || true") == ""
+    book(True, wanted, "dest=/root/restored", "keep_owners=true")
+    found = on("cd /root/restored && find . -printf '%m %U %y %P %l\\0' | sort -z | tr '\\0' '|'")
+    assert found == (
+        "640 33 f etc/nginx/nginx.conf |644 0 f etc/nginx/-rf |644 0 f etc/nginx/a\nb |644 0 f etc/nginx/conf.d |"
+        "644 0 f etc/nginx/q'\"u |644 0 f srv/shop |700 0 d  |700 0 d etc |700 0 d srv |755 0 d etc/nginx |"
+        "777 0 l etc/nginx/default nginx.conf|"
+    )
+    assert on("cat /root/restored/srv/shop /root/restored/etc/nginx/nginx.conf") == "soldworker 1;"
+    assert "/root/restored is there already" in book(False, wanted, "dest=/root/restored")
+    assert on(f"sha256sum {REPOSITORY}/*/*/*") == sums, "a backup is only read"
+    assert on("ls -A /root | grep part || true") == ""
+    on(f"rm -rf /root/restored {REPOSITORY}/$(virsh domuuid f)")
+    remove("f")
+
+
 @pytest.mark.deep
 def test_killed_anywhere(points: tuple[str, str, str]) -> None:
     """The guest stands on its present disks or on those of the point, and the next run restores them."""

@@ -54,7 +54,10 @@ def test_a_template_keeps_its_name() -> None:
         *("build_image", "insert_iso", "create_volume", "resize_volume", "delete_volume"),
         *(
             f"{name}_admin"
-            for name in ("add_disk", "backup", "create", "drain", "migrate", "rebalance", "restore", "rolling_update")
+            for name in (
+                *("add_disk", "backup", "create", "drain", "migrate", "rebalance", "restore", "restore_files"),
+                "rolling_update",
+            )
         ),
     }
 

@@ -29,7 +29,7 @@ ROLES: dict[str, tuple[list[str], list[str]]] = {
     "fields": ([*CORE, "xml", "fields"], ["lxml"]),
     "plan": ([*CORE, "xml", "fields", "plan"], []),
     "libvirt": ([*CORE, *STEPS, "libvirt"], ["libvirt"]),
-    "files": ([*CORE, *STEPS, "files"], ["cryptography", "pycdlib", "yaml"]),
+    "files": ([*CORE, *STEPS, "files"], ["cryptography", "guestfs", "pycdlib", "yaml"]),
     "run": (ANYTHING, ["ansible"]),
 }
 # Place below plugins/ of all others -> which libraries they may use.
@@ -688,9 +688,10 @@ BUDGETS_KIB |= {
     "virt_disk_move": 248,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 254,
     "virt_backup": 131,
+    "virt_backup_files": 60,
     "virt_backup_info": 44,
     "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 351,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_restore": 352,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 73,

@@ -10,6 +10,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
@@ -23,6 +24,7 @@ __all__ = [
     "DeletePoint",
     "DiscardPart",
     "DropCheckpoint",
+    "ExtractFiles",
     "FinishPoint",
     "ForgetCheckpoints",
     "PushDisks",
@@ -271,3 +273,18 @@ class StartRestored(BackupStep):
 
     def __str__(self) -> str:
         return f"start {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtractFiles(BackupStep):
+    """Write files that are inside a point to a directory that is not there yet, or empty."""
+
+    point: BackupPoint
+    paths: tuple[str, ...]  # inside the guest
+    dest: str
+    size_bytes: int = 0
+    keep_owners: bool = dataclasses.field(default=False, repr=False)
+
+    def __str__(self) -> str:
+        what = f"{some_of(self.paths, 5)} of {self.guest}"
+        return f"restore {what} from backup {self.point.id} to {self.dest} ({bytes_text(self.size_bytes)})"

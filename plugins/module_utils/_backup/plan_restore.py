@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import os.path
 import shlex
 import typing as t
@@ -17,7 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     BackupDisk,
     BackupPoint,
     Repository,
-    RepositoryFacts,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import Checkpoint
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
@@ -29,13 +27,18 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     StartRestored,
     SwappedDisk,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import (
-    checked_repository,
-    path_problems,
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_points import (
+    PointHost,
+    PointSpec,
+    check_whole,
+    chosen,
+    link_path,
+    seconds,
 )
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition, read_only_files
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name, check_name
@@ -59,7 +62,6 @@ __all__ = [
     "check_checkpoints",
     "check_present",
     "checked",
-    "link_path",
     "plan",
     "scene",
 ]
@@ -72,13 +74,9 @@ _MOST_H = 24 * 366
 
 
 @dataclasses.dataclass(frozen=True)
-class RestoreSpec:
+class RestoreSpec(PointSpec):
     """What is asked for."""
 
-    repository: str
-    guest: str  # name or UUID in the repository
-    point: str | None = None
-    at_s: int | None = None
     name: str | None = None  # of a new guest
     disks: tuple[str, ...] = ()  # targets; empty: all
     pool: str | None = None
@@ -87,17 +85,8 @@ class RestoreSpec:
     keep_h: int = 168
 
 
-class RestoreHost(t.Protocol):
+class RestoreHost(PointHost, t.Protocol):
     """The host of the restored guest, with the repository; files are those of this machine."""
-
-    def facts(self, path: str) -> RepositoryFacts:
-        """What is at the path of the repository."""
-
-    def repository(self, path: str) -> Repository:
-        """The repository, with the points of all guests."""
-
-    def sha256(self, path: str) -> str:
-        """The SHA-256 of a file; empty if it cannot be read."""
 
     def text(self, path: str) -> str:
         """The content of a file of a point."""
@@ -199,47 +188,8 @@ class RestoreScene:
 
 def scene(spec: RestoreSpec, host: RestoreHost) -> RestoreScene:
     """The point that is asked for; raises NotFound, or Refused."""
-    checked_repository(spec.repository, host.facts(spec.repository), f"cannot restore {spec.guest}")
-    repository = host.repository(spec.repository)
-    uuid = _uuid(spec, repository)
-    point = _point(spec, repository, uuid)
-    return RestoreScene(spec, repository, point, host, None if spec.name else host.guest_with(uuid))
-
-
-def _uuid(spec: RestoreSpec, repository: Repository) -> str:
-    names = {point.uuid: point.guest for point in repository.points}
-    found = [uuid for uuid in names if spec.guest == uuid]
-    found = found or sorted({point.uuid for point in repository.points if point.guest == spec.guest})
-    if not found:
-        known = ", ".join(sorted(set(names.values())))
-        others = f"it has backups of {known}" if known else "it has no whole backup"
-        raise NotFound(f"cannot restore {spec.guest}: {spec.repository} has no backup of it; {others}")
-    if len(found) > 1:
-        raise Refused(
-            f"cannot restore {spec.guest}: {spec.repository} has backups of {len(found)} guests of that name; set "
-            f"guest to the UUID of one: {', '.join(found)}"
-        )
-    return found[0]
-
-
-def _point(spec: RestoreSpec, repository: Repository, uuid: str) -> BackupPoint:
-    points = repository.of(uuid)
-    if spec.point is not None:
-        found = [point for point in points if point.id == spec.point]
-        damaged = next((one.why for one in repository.broken if (one.uuid, one.id) == (uuid, spec.point)), None)
-        if damaged:
-            newest = f"the newest other one is {points[-1].id}" if points else "there is no other one"
-            raise Refused(f"cannot restore {spec.guest} from backup {spec.point}: {damaged}; {newest}")
-        if not found:
-            ids = ", ".join(point.id for point in points[-10:])
-            raise NotFound(f"cannot restore {spec.guest}: it has no backup {spec.point}; the newest are {ids}")
-        return found[0]
-    found = [point for point in points if spec.at_s is None or point.created_s <= spec.at_s]
-    if not found:
-        raise NotFound(
-            f"cannot restore {spec.guest} as of that time: its oldest backup is {points[0].id}; choose a later time"
-        )
-    return found[-1]
+    repository, point = chosen(spec, host)
+    return RestoreScene(spec, repository, point, host, None if spec.name else host.guest_with(point.uuid))
 
 
 def plan(scene: RestoreScene) -> RestorePlan:
@@ -248,7 +198,7 @@ def plan(scene: RestoreScene) -> RestorePlan:
     if unknown:
         known = ", ".join(disk.target for disk in scene.point.disks)
         raise Refused(f"{scene.cannot}: it has no disk {', '.join(unknown)}; it has {known}")
-    _check_whole(scene)
+    check_whole(scene)
     made = _in_place(scene) if scene.found else _anew(scene)
     start = (StartRestored(*scene.whose),) if scene.spec.run else ()
     return dataclasses.replace(
@@ -259,56 +209,6 @@ def plan(scene: RestoreScene) -> RestorePlan:
         uuid=scene.uuid,
         point=scene.point.id,
     )
-
-
-def link_path(repository: str, point: BackupPoint, file: str) -> str:
-    """The path of a file of a point."""
-    return os.path.join(repository, point.uuid, point.id, file)
-
-
-def _check_whole(scene: RestoreScene) -> None:
-    """Raise Refused if a file that the point needs is missing or damaged."""
-    damages = _damages(scene, scene.point, [disk.target for disk in scene.disks])
-    if not damages:
-        return
-    points = scene.repository.of(scene.point.uuid)
-    others = (one for one in reversed(points) if one != scene.point)
-    whole = next((one.id for one in others if not _damages(scene, one, [disk.target for disk in one.disks])), None)
-    mend = f"the newest backup that is whole is {whole} (point: {whole})" if whole else "no other backup is whole"
-    raise Refused(f"{scene.cannot}: {'; '.join(damages)}; {mend}")
-
-
-def _damages(scene: RestoreScene, point: BackupPoint, targets: t.Iterable[str]) -> list[str]:
-    found = [(point, name, expected) for name, expected in point.files]
-    damages = list[str]()
-    for target in targets:
-        below: BackupPoint | None = point
-        while below is not None:
-            disk = below.disk(target)
-            if disk is None:
-                damages.append(f"backup {below.id}, which it stands on, has no disk {target}")
-                break
-            found.append((below, disk.file, disk.sha256))
-            below, missing = _parent(scene, disk)
-            damages += [missing] if missing else []
-    for one, file, expected in found:
-        path = link_path(scene.spec.repository, one, file)
-        sha256 = scene.host.sha256(path)
-        if sha256 != expected:
-            damages.append(f"{path} is {'damaged: its SHA-256 is another one' if sha256 else 'missing or unreadable'}")
-    return damages
-
-
-def _parent(scene: RestoreScene, disk: BackupDisk) -> tuple[BackupPoint | None, str]:
-    """The point that a disk of a point stands on; or why there is none."""
-    if disk.parent is None:
-        return None, ""
-    points = scene.repository.of(scene.point.uuid)
-    found = next((point for point in points if point.id == disk.parent), None)
-    if found:
-        return found, ""
-    broken = {one.id: one.why for one in scene.repository.broken if one.uuid == scene.point.uuid}
-    return None, f"backup {disk.parent}, which it stands on, is damaged: {broken.get(disk.parent, 'it is missing')}"
 
 
 def _of_newer(scene: RestoreScene) -> t.Iterator[str]:
@@ -605,7 +505,7 @@ def checked(params: t.Mapping[str, t.Any]) -> RestoreSpec:
     problems.tried(lambda: check_existing_name(params["guest"], what="guest"))
     if params["name"] is not None:
         problems.tried(lambda: check_name(params["name"], what="name"))
-    at_s = problems.read("at", lambda: _seconds(params["at"])) if params["at"] is not None else None
+    at_s = problems.read("at", lambda: seconds(params["at"])) if params["at"] is not None else None
     problems.refuse()
     return RestoreSpec(
         os.path.normpath(params["repository"]),
@@ -629,14 +529,3 @@ def _problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield "disks: a guest with another name gets all disks; leave out name or disks"
     if not 0 <= params["keep_replaced_h"] <= _MOST_H:
         yield f"keep_replaced_h: must be from 0 to {_MOST_H}, not {params['keep_replaced_h']}"
-
-
-def _seconds(text: str) -> int:
-    """The seconds since the epoch of a time; one without offset is UTC."""
-    try:
-        moment = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise ValueError(f"must be a time such as 2026-11-25T03:00:00Z, not {text!r}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.timezone.utc)
-    return int(moment.timestamp())

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_restored,
     libvirt_backup,
     plan_backup_steps,
+    plan_points,
     plan_restore,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import RestorePlan, RestoreSpec
@@ -151,7 +152,7 @@ class _Work:
 
     def restore(self, step: plan_backup_steps.RestoreDisk) -> None:
         """Write a disk to a new file."""
-        source = plan_restore.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
+        source = plan_points.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
         size = step.size_bytes
 
         def told(percent: float) -> None:
@@ -161,7 +162,7 @@ class _Work:
 
     def state(self, step: plan_backup_steps.RestoreState) -> None:
         """Restore UEFI variables, TPM state or the seed."""
-        files_restored.state(plan_restore.link_path(self.spec.repository, step.point, step.file), step.path)
+        files_restored.state(plan_points.link_path(self.spec.repository, step.point, step.file), step.path)
 
     def define(self, step: plan_backup_steps.DefineRestored) -> None:
         """Define the guest, with the identities of its files in its record."""

@@ -338,6 +338,15 @@ def _backup(guest: str, one: Told) -> dict[str, t.Any]:
     }
 
 
+def _files(result: Told, _guests: Guests) -> dict[str, t.Any]:
+    texts = ("name", "kind", "mode", "modified")
+    found = [
+        {**{name: str(one[name]) for name in texts}, "size_bytes": _number(one["size_bytes"])}
+        for one in result["entries"]
+    ]
+    return {"guest": str(result["name"]), "point": str(result["point"]), "files": found}
+
+
 KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "query": _query,
     "list": _list,
@@ -347,6 +356,7 @@ KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {
     "volumes": _volumes,
     "snapshots": _snapshots,
     "backups": _backups,
+    "files": _files,
 }
 
 

@@ -270,6 +270,21 @@ def _backup(one: Report) -> list[_Cell]:
     ]
 
 
+def _files(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
+    title = ("HOST", "MODE", "KIND", "SIZE", "MODIFIED", "NAME")
+    yield from _by_host(hosts, "files", [_Cell(word, right=word in _SIZES) for word in title], _file, paint)
+
+
+def _file(one: Report) -> list[_Cell]:
+    return [
+        _Cell(one["mode"] or "-"),
+        _Cell(one["kind"]),
+        _Cell(size(one["size_bytes"]) if one["kind"] == "file" else "-", right=True),
+        _Cell(one["modified"] or "-"),
+        _Cell(one["name"]),
+    ]
+
+
 _OLD_S = 7 * 86400  # a snapshot is no backup
 _SIZES = ("SIZE", "USED", "FREE", "TAKEN")
 
@@ -295,6 +310,7 @@ _KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
     "volumes": _volumes,
     "snapshots": _snapshots,
     "backups": _backups,
+    "files": _files,
 }
 
 
