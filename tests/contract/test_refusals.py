@@ -140,7 +140,64 @@ CHANGED: Hosts = {
     "idle": ({"virt_changed": {"skipped": True}}, ""),
     "bad": ({"virt_changed": FAILED}, "web2 is busy"),
 }
+COPY = {
+    **yaml.safe_load((payload.ROOT / "roles/backup_copy/defaults/main.yml").read_text()),
+    "backup_copy_repository": "/srv/backup",
+    "backup_copy_destination": "rest:https://me:secret@nas/copy",
+    "backup_copy_password": "word",
+    "__backup_copy_does": "open it",
+}
 CASES: list[tuple[str, str, Hosts]] = [
+    (
+        "roles/backup_copy/tasks/access.yml",
+        "Check the settings",
+        {
+            "good": ({**COPY, "backup_copy_environment": {"KEY": 1}, "backup_copy_check": "5%"}, ""),
+            "path": ({**COPY, "backup_copy_repository": "backup"}, "must be an absolute path"),
+            "open": ({**COPY, "backup_copy_password": ""}, "backup_copy_password is missing"),
+            "name": ({**COPY, "backup_copy_name": "../a"}, "is no name"),
+            "line": ({**COPY, "backup_copy_environment": {"KEY": "a\nB=c"}}, "a value of several lines"),
+            "part": ({**COPY, "backup_copy_check": "all"}, "set structure, or a part"),
+        },
+    ),
+    (
+        "roles/backup_copy/tasks/main.yml",
+        "Refuse what is no repository",
+        {
+            "good": ({**COPY, "__backup_copy_files": {"stdout_lines": ["9 corral-backup.json", "1 a/b/c"]}}, ""),
+            "bad": (
+                {**COPY, "__backup_copy_files": {"stdout_lines": ["9 a/corral-backup.json"]}},
+                "/srv/backup of bad: it is no repository of backups",
+            ),
+        },
+    ),
+    (
+        "roles/backup_copy/tasks/restic.yml",
+        "Check that restic has done it",
+        {
+            "good": ({**COPY, "__backup_copy_told": {"rc": 0, "stderr": ""}}, ""),
+            "new": (
+                {
+                    **COPY,
+                    "__backup_copy_may_be_missing": True,
+                    "__backup_copy_told": {"rc": 10, "stderr": "Fatal: repository does not exist"},
+                },
+                "",
+            ),
+            "gone": (
+                {
+                    **COPY,
+                    "__backup_copy_may_be_missing": True,
+                    "__backup_copy_told": {"rc": 1, "stderr": "https://me:secret@nas:404/: refused\nIs there a repository at"},
+                },
+                "cannot open it on gone: https://nas:404/: refused; mend this",
+            ),
+            "word": (
+                {**COPY, "__backup_copy_told": {"rc": 12, "stderr": '{"code":12,"message":"Fatal: wrong password"}'}},
+                "on word: Fatal: wrong password; set backup_copy_password",
+            ),
+        },
+    ),
     (
         "roles/hypervisor/tasks/distribution.yml",
         "Refuse unsupported",
