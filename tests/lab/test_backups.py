@@ -9,7 +9,10 @@ import json
 import random
 import re
 import shlex
+import subprocess
+import sys
 import typing as t
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -252,6 +255,132 @@ def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
     on(f"rm {file_of('*', 'vda.qcow2')}")
     broken = LAB.run(*book, "corral.virt.backups", "-e", "every=1h", ok=False)
     assert "its file vda.qcow2 is missing" in broken and "g has no backup" in broken
+
+
+@pytest.fixture
+def s3() -> Iterator[str]:
+    """A bucket on an S3 server of this machine, as the hosts reach it."""
+    log, port = LAB.folder / "moto.log", 5000 + int(LAB.gateway.split(".")[2])
+    command = (sys.executable, "-m", "moto.server", "-H", LAB.gateway, "-p", str(port))
+    with log.open("w") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        until(lambda: "Running on" in log.read_text(), 60)
+        yield f"http://{LAB.gateway}:{port}/bucket"
+    finally:
+        server.terminate()
+        server.wait(30)
+        for host in ("hyper1", "hyper2"):
+            LAB.on(
+                host,
+                "systemctl disable --now corral-backup-copy-offsite.timer; nft delete table inet gone; "
+                "rm -rf /etc/corral-virt/backup_copy /etc/systemd/system/corral-backup-copy-* "
+                "/var/cache/corral-backup-copy; systemctl daemon-reload; systemctl reset-failed; true",
+            )
+
+
+def stored(bucket: str) -> int:
+    """Bytes in a bucket."""
+    with urllib.request.urlopen(f"{bucket}?list-type=2") as told:
+        return sum(int(size) for size in re.findall(r"<Size>(\d+)</Size>", told.read().decode()))
+
+
+@pytest.mark.deep
+def test_copied_to_s3_and_back(s3: str) -> None:
+    """restic of Debian 12 sends only what is new and says why it cannot; that of Debian 13 brings it back."""
+    settings: dict[str, t.Any] = {
+        "backup_copy_repository": REPOSITORY,
+        "backup_copy_destination": f"s3:{s3}",
+        "backup_copy_password": "p$HOME %s'word",
+        "backup_copy_environment": {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": '"$(b)" \\ `c` %d'},
+        "backup_copy_host": "hyper1",
+    }
+
+    def task(entry: str = "main", **more: t.Any) -> dict[str, t.Any]:
+        role = {"name": "corral.virt.backup_copy", "tasks_from": entry}
+        return {"ansible.builtin.include_role": role, "vars": {**settings, **more}}
+
+    def said(*flags: str, host: str = "hyper1", entry: str = "main", ok: bool = True, **more: t.Any) -> str:
+        """What the role prints, in one line."""
+        printed = LAB.play(task(entry, **more), hosts=host, flags=["--diff", *flags], ok=ok)
+        assert "p$HOME" not in printed and "$(b)" not in printed, "no secret is shown"
+        return re.sub(r"\s+", " ", printed)
+
+    def copy(**more: t.Any) -> dict[str, t.Any]:
+        """The result."""
+        result = {"ansible.builtin.set_fact": {"told": "{{ backup_copy_result }}"}}
+        return t.cast("dict[str, t.Any]", LAB.tell(task(**more), result, hosts="hyper1")["hyper1"])
+
+    guest(start=False)
+    assert "it is no repository of backups" in said(ok=False, backup_copy_repository=IMAGES)
+    on(f"head -c 4M /dev/urandom >/root/r; qemu-io -c 'write -q -s /root/r 16M 4M' {IMAGES}/base; virsh -q start g")
+    made = [backup()["point"]]
+    checked = said("--check")
+    assert "before its password and environment are on the host: 5 new files" in checked, checked
+    assert on("ls /etc/corral-virt/backup_copy 2>/dev/null || true") == ""
+    first = copy(backup_copy_check="structure")
+    assert (first["points"], first["new_points"]) == (1, made)
+    assert on("stat -c '%a %U' /etc/corral-virt/backup_copy/*").split() == ["600", "root", "600", "root"]
+    environment = "systemd-run -q --wait --pipe -p EnvironmentFile=/etc/corral-virt/backup_copy/offsite.env printenv"
+    assert on(f"{environment} AWS_SECRET_ACCESS_KEY") == settings["backup_copy_environment"]["AWS_SECRET_ACCESS_KEY"]
+    full = stored(s3)
+    assert first["added_bytes"] > 4 * 1024**2 and full > 4 * 1024**2
+    again = said()
+    assert "changed=0" in again and "changed=0" in said("--check") and first["snapshot"] in again
+
+    grows(numbers(file_of(made[0])))
+    made.append(backup()["point"])
+    part = f"{REPOSITORY}/$(virsh domuuid g)/20260101T000000Z-00000000.part"
+    on(f"mkdir {part}; cp /root/r {part}/vda.qcow2")
+    assert "4 new files, 0 deleted ones" in said("--check")
+    on("nft 'add table inet gone; add chain inet gone o { type filter hook output priority 0; }'")
+    on(f"nft add rule inet gone o tcp dport {s3.split(':')[2].split('/')[0]} reject with tcp reset")
+    for flags in ((), ("--check",)):
+        assert "connection refused; mend this" in said(*flags, ok=False)
+    on("nft delete table inet gone")
+    assert "wrong password" in said(ok=False, backup_copy_password="other")
+    second = copy(backup_copy_keep={"last": 2}, backup_copy_check="100%")
+    assert (second["points"], second["new_points"]) == (2, made[1:])
+    changed = int(on(f"stat -c %s {file_of(made[1])}"))
+    assert changed < 4 * 1024**2 and stored(s3) - full < changed + 2**18, "only new files were sent"
+    on(f"rm -r {part}; virsh -q suspend g")
+
+    said(backup_copy_schedule="*-*-* 04:00")
+    assert "changed=0" in said(backup_copy_schedule="*-*-* 04:00")
+    assert "04:00:00" in on("systemctl list-timers corral-backup-copy-offsite.timer")
+    on("systemctl start corral-backup-copy-offsite.service")
+    on(f"mv {REPOSITORY}/corral-backup.json /root/")
+    on("systemctl start corral-backup-copy-offsite.service", ok=False)
+    on(f"mv /root/corral-backup.json {REPOSITORY}/; systemctl reset-failed")
+    assert "changed=0" not in said()
+    assert on("ls /etc/systemd/system | grep corral-backup-copy || true") == ""
+
+    made.append(backup()["point"])
+    copy()
+    uuid, sums = on("virsh domuuid g"), f"cd {REPOSITORY} && find . -type f -exec sha256sum {{}} + | sort"
+    before = on(sums)
+    on(f"virsh -q destroy g --graceful; find {REPOSITORY} -mindepth 1 -delete")
+    assert "it is no repository of backups" in said(ok=False), "what is lost is never copied over what is there"
+    assert "is not empty" in said(ok=False, entry="restore", backup_copy_repository=IMAGES)
+    assert "has no snapshot latest of that host" in said(
+        ok=False, host="hyper2", entry="restore", backup_copy_host="other"
+    )
+    assert "would restore snapshot" in said("--check", host="hyper2", entry="restore")
+    running = LAB.start("ansible-playbook", LAB.folder / "book.json")
+    begun = f"test -e {REPOSITORY}/.corral-restore && pkill -9 -x restic"
+    LAB.on("hyper2", f"for n in $(seq 2000); do {begun} && break; sleep 0.05; done")
+    running.wait(120)
+    assert "no repository" in LAB.on("hyper2", f"test -e {REPOSITORY}/corral-backup.json || echo no repository")
+    said(host="hyper2", entry="restore")
+    said(entry="restore")
+    for host in ("hyper1", "hyper2"):
+        assert LAB.on(host, sums) == before
+    there, problems = points("hyper2", verify=True)
+    assert [point["id"] for point in there] == made and problems == []
+    task_of = {"corral.virt.virt_restore": {"repository": REPOSITORY, "guest": uuid, "name": "k"}, "register": "told"}
+    LAB.tell(task_of, hosts="hyper1")
+    assert "identical" in on(f"qemu-img compare {IMAGES}/k-vda.qcow2 {IMAGES}/a")
+    on("virsh -q undefine k")
 
 
 @pytest.mark.deep
