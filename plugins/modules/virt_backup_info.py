@@ -15,7 +15,8 @@ author:
 description:
   - Returns the guests in a repository that M(corral.virt.virt_backup) has made, each with its points, what they take,
     and what they stand on. Guests that exist no longer are among them.
-  - Damaged and interrupted points are warnings, and guests of the host whose backup is missing or too old (O(every)).
+  - Damaged and interrupted points are warnings, and guests of the host whose backup is missing or too old (O(every)),
+    or whose last proven restore is (O(proven)).
   - Sizes of files are checked always, and their SHA-256 with O(verify).
 extends_documentation_fragment:
   - corral.virt.connection
@@ -37,8 +38,13 @@ options:
   every:
     description: How old the last backup of each guest of the host may be, such as V(24h) or V(7d).
     type: str
+  proven:
+    description: How old the last restore of each guest of the host may be that M(corral.virt.virt_prove) has proven,
+      such as V(7d).
+    type: str
 seealso:
   - module: corral.virt.virt_backup
+  - module: corral.virt.virt_prove
   - module: corral.virt.virt_restore
 """
 
@@ -48,6 +54,7 @@ EXAMPLES = r"""
     repository: /srv/backup
     verify: true
     every: 24h
+    proven: 7d
   register: found
 
 - name: Be red if one is damaged, missing or too old
@@ -68,6 +75,12 @@ guests:
     last: {description: ID of its last point., type: str, returned: always}
     age_s: {description: How many seconds ago that was., type: int, returned: always}
     stored_bytes: {description: What all of its points take., type: int, returned: always}
+    chain: {description: How many points its last one needs; 1 if it holds all., type: int, returned: always}
+    full_reason: {description: Why all of its disks was copied the last time., type: str, returned: always}
+    proven:
+      description: Its last proven restore, with C(point) and the keys of C(points[].proof); none without one.
+      type: dict
+      returned: always
     points:
       description: Its points, oldest first.
       type: list
@@ -83,6 +96,17 @@ guests:
         stored_bytes: {description: What the files of its disks take., type: int, returned: always}
         restorable: {description: Whether no problem is known., type: bool, returned: always}
         problems: {description: Why it cannot be restored., type: list, elements: str, returned: always}
+        proof:
+          description: How its last restore went that was to prove it; none if there was none.
+          type: dict
+          returned: always
+          contains:
+            at: {description: "When it ended, in UTC.", type: str, returned: always}
+            age_s: {description: How many seconds ago that was., type: int, returned: always}
+            ok: {description: Whether the guest gave its evidence., type: bool, returned: always}
+            evidence: {description: "What that was: agent, login or probe.", type: str, returned: always}
+            seconds: {description: How long after its start it gave the evidence., type: float, returned: always}
+            why: {description: Why it is no proof., type: str, returned: always}
         disks:
           description: Its disks, each with C(target), C(size_bytes), C(stored_bytes), C(reason) why all of it was
             copied, C(parent), the ID of the point below, and C(depth), the number of points that it stands on.
@@ -102,6 +126,7 @@ OPTIONS = {
     "guests": {"type": "list", "elements": "str"},
     "verify": {"type": "bool", "default": False},
     "every": {"type": "str"},
+    "proven": {"type": "str"},
 }
 
 

@@ -23,13 +23,17 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     MANIFEST,
     MARKER,
     PART,
+    PROOF,
     VERSION,
     BackupPoint,
     BrokenPoint,
+    Proof,
     Repository,
     RepositoryFacts,
     manifest,
+    proof_text,
     read_manifest,
+    read_proof,
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
@@ -47,6 +51,7 @@ __all__ = [
     "look",
     "read",
     "read_text",
+    "write_proof",
     "write_text",
 ]
 
@@ -137,8 +142,23 @@ def read(path: str, marker: str, guests: t.Collection[str] | None = None) -> Rep
                     unfinished.append(found)
                 else:
                     points.append(found)
-    points.sort(key=lambda point: (point.created_s, point.id))
-    return Repository(json.loads(marker)["id"], tuple(points), tuple(broken), tuple(unfinished))
+        points.sort(key=lambda point: (point.created_s, point.id))
+        proofs = {point.id: proof for point in points if (proof := _proof(folder(path, point)))}
+    return Repository(json.loads(marker)["id"], tuple(points), tuple(broken), tuple(unfinished), proofs)
+
+
+def _proof(place: str) -> Proof | None:
+    with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+        with open(os.path.join(place, PROOF), encoding="utf-8") as stream:
+            return read_proof(stream.read())
+    return None
+
+
+def write_proof(repository: str, point: BackupPoint, proof: Proof) -> None:
+    """Record in the folder of a point how its restore went; raises Failed if it was deleted meanwhile."""
+    path = os.path.join(folder(repository, point), PROOF)
+    with _failing(f"record the proof of backup {point.id}", path):
+        write_text(path, proof_text(proof))
 
 
 def _is_uuid(name: str) -> bool:

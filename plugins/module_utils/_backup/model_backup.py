@@ -22,22 +22,30 @@ __all__ = [
     "MANIFEST",
     "MARKER",
     "PART",
+    "PROOF",
     "VERSION",
     "BackupDisk",
     "BackupPoint",
     "BrokenPoint",
+    "Proof",
     "Repository",
     "RepositoryFacts",
     "chains",
     "children",
+    "is_proof_name",
     "manifest",
+    "proof_name",
+    "proof_text",
     "read_manifest",
+    "read_proof",
 ]
 
 MARKER, MANIFEST, DEFINITION, CHECKPOINT = "corral-backup.json", "manifest.json", "domain.xml", "checkpoint.xml"
+PROOF = "proof.json"  # in the folder of a point: how its last restore to prove it went
 PART = ".part"  # ending of the folder of a point that is being made
 VERSION = 1  # of manifests
 _ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
+_PROOF_NAME = re.compile(r"corral-proof-[0-9a-f]{8}")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -98,6 +106,22 @@ class BackupPoint:
         return next((disk for disk in self.disks if disk.target == target), None)
 
 
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """How the last restore of a point went that was to prove it."""
+
+    ended_s: int
+    host: str  # the UUID of the host
+    evidence: str = ""  # agent, login or probe; empty: the guest was not started
+    seconds: float = 0.0  # from the start of the guest to its evidence
+    why: str = ""  # why it is no proof; empty: it is one
+
+    @property
+    def ok(self) -> bool:
+        """True if the restored guest has shown that it works."""
+        return not self.why
+
+
 class BrokenPoint(t.NamedTuple):
     """A folder of a point that cannot be used."""
 
@@ -113,6 +137,7 @@ class Repository(t.NamedTuple):
     points: tuple[BackupPoint, ...] = ()
     broken: tuple[BrokenPoint, ...] = ()
     unfinished: tuple[BackupPoint, ...] = ()  # whose folders an interrupted run has left
+    proofs: t.Mapping[str, Proof] = {}  # by the ID of the point
 
     def of(self, uuid: str) -> list[BackupPoint]:
         """The points of one guest."""
@@ -152,6 +177,32 @@ def chains(points: t.Sequence[BackupPoint]) -> dict[tuple[str, str], int]:
                 depth, below = depth + 1, under
             found[point.id, disk.target] = depth
     return found
+
+
+def proof_name(uuid: str) -> str:
+    """The name of the guest that is made to prove a backup of the guest with this UUID."""
+    return f"corral-proof-{uuid[:8]}"
+
+
+def is_proof_name(name: str) -> bool:
+    """True if a guest of this name was made to prove a backup."""
+    return bool(_PROOF_NAME.fullmatch(name))
+
+
+def proof_text(proof: Proof) -> str:
+    """The content of the file of a proof."""
+    return json.dumps({"version": VERSION, **dataclasses.asdict(proof)}, indent=2, sort_keys=True) + "\n"
+
+
+def read_proof(content: str) -> Proof | None:
+    """The proof in a file; None if it cannot be read, so that the point counts as not proven."""
+    try:
+        told = json.loads(content)
+        known = told.pop("version") == VERSION
+        texts = {key: str(told[key]) for key in ("host", "evidence", "why")}
+        return Proof(ended_s=int(told["ended_s"]), seconds=float(told["seconds"]), **texts) if known else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def manifest(point: BackupPoint) -> str:

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import datetime
 import re
+import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint, Repository, chains
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    BackupPoint,
+    Proof,
+    Repository,
+    chains,
+    is_proof_name,
+)
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 
-__all__ = ["check_found", "checked", "chosen", "described", "inherited", "problems", "seconds"]
+__all__ = ["Policy", "check_found", "checked", "chosen", "described", "inherited", "problems", "seconds"]
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+) ?([mhdw])")
@@ -29,13 +36,22 @@ def seconds(duration: str) -> int:
     return int(found.group(1)) * _UNITS[found.group(2)]
 
 
-def checked(params: t.Mapping[str, t.Any]) -> int | None:
-    """The seconds after which a backup is too old; raises BadInput."""
+class Policy(t.NamedTuple):
+    """How old the last backup and the last proven restore of a guest may be, in seconds; None: as old as they are."""
+
+    every_s: int | None = None
+    proven_s: int | None = None
+
+
+def checked(params: t.Mapping[str, t.Any]) -> Policy:
+    """How old backups and proofs may be; raises BadInput."""
     wrong = Problems(path_problems(params["repository"]))
-    every = params["every"]
-    found = wrong.read("every", lambda: seconds(every)) if every is not None else None
+    found = [
+        wrong.read(name, lambda text=params[name]: seconds(text)) if params[name] is not None else None  # type: ignore[misc]
+        for name in ("every", "proven")
+    ]
     wrong.refuse()
-    return found
+    return Policy(*found)
 
 
 def chosen(repository: Repository, guests: t.Sequence[str] | None) -> Repository:
@@ -89,27 +105,63 @@ def described(repository: Repository, damage: t.Mapping[str, t.Sequence[str]], n
             "last": points[-1].id,
             "age_s": now_s - points[-1].created_s,
             "stored_bytes": sum(point.stored_bytes for point in points),
-            "points": [_point(point, depths, damage.get(point.id, ()), now_s) for point in points],
+            "chain": 1 + max((depths[points[-1].id, disk.target] for disk in points[-1].disks), default=0),
+            "full_reason": next((why for point in reversed(points) if (why := _why_full(point))), None),
+            "proven": _last_proven(points, repository.proofs, now_s),
+            "points": [
+                _point(point, depths, damage.get(point.id, ()), repository.proofs.get(point.id), now_s)
+                for point in points
+            ],
         }
         for uuid, points in guests.items()
     ]
     return sorted(found, key=lambda guest: str(guest["name"]))
 
 
+def _why_full(point: BackupPoint) -> str:
+    """Why all of its disks was copied; empty if only changes were."""
+    return "; ".join(f"{disk.target}: {disk.reason}" for disk in point.disks if disk.reason)
+
+
+def _last_proven(points: t.Iterable[BackupPoint], proofs: t.Mapping[str, Proof], now_s: int) -> dict[str, t.Any] | None:
+    found = [(proofs[point.id], point.id) for point in points if point.id in proofs and proofs[point.id].ok]
+    proof, ident = max(found, key=lambda one: one[0].ended_s, default=(None, ""))
+    return {"point": ident, **_proof(proof, now_s)} if proof else None
+
+
+def _proof(proof: Proof, now_s: int) -> dict[str, t.Any]:
+    return {
+        "at": _time(proof.ended_s),
+        "age_s": now_s - proof.ended_s,
+        "evidence": proof.evidence or None,
+        "seconds": proof.seconds,
+        "ok": proof.ok,
+        "why": proof.why or None,
+    }
+
+
+def _time(seconds_utc: int) -> str:
+    return f"{datetime.datetime.fromtimestamp(seconds_utc, datetime.timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def _point(
-    point: BackupPoint, depths: t.Mapping[tuple[str, str], int], problems: t.Sequence[str], now_s: int
+    point: BackupPoint,
+    depths: t.Mapping[tuple[str, str], int],
+    problems: t.Sequence[str],
+    proof: Proof | None,
+    now_s: int,
 ) -> dict[str, t.Any]:
-    created = datetime.datetime.fromtimestamp(point.created_s, datetime.timezone.utc)
     return {
         "id": point.id,
         "guest": point.guest,
-        "created": f"{created:%Y-%m-%dT%H:%M:%SZ}",
+        "created": _time(point.created_s),
         "age_s": now_s - point.created_s,
         "running": point.running,
         "quiesced": point.quiesced,
         "stored_bytes": point.stored_bytes,
         "restorable": not problems,
         "problems": list(problems),
+        "proof": _proof(proof, now_s) if proof else None,
         "disks": [
             {
                 "target": disk.target,
@@ -129,7 +181,7 @@ def problems(
     guests: t.Sequence[t.Mapping[str, t.Any]],
     *,
     known: t.Collection[tuple[str, str]],
-    every_s: int | None,
+    policy: Policy,
     wanted: t.Sequence[str] | None,
 ) -> t.Iterator[str]:
     """What to see to: damaged and interrupted points, and guests of the host whose last backup is too old or missing;
@@ -144,13 +196,28 @@ def problems(
     for guest in guests:
         for point in guest["points"]:
             yield from (f"backup {point['id']} of {guest['name']}: {problem}" for problem in point["problems"])
+        tried = [(one["id"], one["proof"]) for one in guest["points"] if one["proof"]]
+        if tried and not tried[-1][1]["ok"]:
+            ident, proof = tried[-1]
+            yield f"backup {ident} of {guest['name']} was not proven on {proof['at']}: {proof['why']}"
     by_uuid = {guest["uuid"]: guest for guest in guests}
     for name, uuid in sorted(known):
-        if every_s is None or (wanted and name not in wanted and uuid not in wanted):
-            continue
-        newest = by_uuid.get(uuid)
-        if newest is None:
+        if not is_proof_name(name) and (not wanted or name in wanted or uuid in wanted):
+            yield from _missed(name, by_uuid.get(uuid), policy)
+
+
+def _missed(name: str, guest: t.Mapping[str, t.Any] | None, policy: Policy) -> t.Iterator[str]:
+    """What a guest of the host lacks."""
+    if guest is None:
+        if policy.every_s is not None or policy.proven_s is not None:
             yield f"{name} has no backup"
-        elif newest["age_s"] > every_s:
-            old, due = newest["age_s"] // 60, every_s // 60
-            yield f"the last backup of {name} is {old} minutes old, and one is due every {due} minutes"
+        return
+    for what, age_s, due_s in (
+        ("backup", guest["age_s"], policy.every_s),
+        ("proven restore", guest["proven"] and guest["proven"]["age_s"], policy.proven_s),
+    ):
+        if due_s is not None and age_s is None:
+            prove = shlex.join(["ansible-playbook", "corral.virt.prove", "-e", f"guest={name}"])
+            yield f"no backup of {name} was proven by a restore; prove one: {prove}"
+        elif due_s is not None and age_s > due_s:
+            yield f"the last {what} of {name} is {age_s // 60} minutes old, and one is due every {due_s // 60} minutes"

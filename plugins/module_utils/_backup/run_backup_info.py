@@ -20,7 +20,7 @@ __all__ = ["read"]
 
 def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The guests with their points, and problems."""
-    every_s = plan_backup_info.checked(params)
+    policy = plan_backup_info.checked(params)
     path, wanted = os.path.normpath(params["repository"]), params["guests"]
     facts = files_repository.look(path)
     is_empty = checked_repository(path, facts, "cannot read backups", empty=True)
@@ -30,7 +30,7 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     repository = plan_backup_info.chosen(whole, wanted)
     damage = _damage(path, repository, whole, verify=params["verify"])
     guests = plan_backup_info.described(repository, damage, int(time.time()))
-    problems = plan_backup_info.problems(repository, guests, known=known, every_s=every_s, wanted=wanted)
+    problems = plan_backup_info.problems(repository, guests, known=known, policy=policy, wanted=wanted)
     return {"guests": guests, "problems": list(problems)}
 
 

@@ -320,7 +320,17 @@ def _backups(result: Told, guests: Guests) -> dict[str, t.Any]:
     chosen = [guest for guest in found if not guests or guest["name"] in guests or guest["uuid"] in guests]
     return {
         "backups": [_backup(str(guest["name"]), one) for guest in chosen for one in guest["points"]],
+        "guests": [_backed_up(guest) for guest in chosen],
         "problems": [str(problem) for problem in result["problems"]],
+    }
+
+
+def _backed_up(guest: Told) -> dict[str, t.Any]:
+    return {
+        **{name: str(guest[name]) for name in ("name", "uuid", "last")},
+        **{name: _number(guest[name]) for name in ("age_s", "stored_bytes", "chain")},
+        "full_reason": _text(guest["full_reason"]),
+        "proven": {"point": str(guest["proven"]["point"]), **_proof(guest["proven"])} if guest["proven"] else None,
     }
 
 
@@ -331,6 +341,7 @@ def _backup(guest: str, one: Told) -> dict[str, t.Any]:
         **{name: _number(one[name]) for name in ("age_s", "stored_bytes")},
         **{name: bool(one[name]) for name in ("running", "quiesced", "restorable")},
         "problems": [str(problem) for problem in one["problems"]],
+        "proof": _proof(one["proof"]) if one.get("proof") else None,
         "disks": [
             {"target": str(disk["target"]), "reason": _text(disk["reason"]), "depth": _number(disk["depth"])}
             for disk in one["disks"]
@@ -345,6 +356,14 @@ def _files(result: Told, _guests: Guests) -> dict[str, t.Any]:
         for one in result["entries"]
     ]
     return {"guest": str(result["name"]), "point": str(result["point"]), "files": found}
+
+
+def _proof(one: Told) -> dict[str, t.Any]:
+    return {
+        **{name: _number(one[name]) for name in ("age_s", "seconds")},
+        **{name: _text(one[name]) for name in ("at", "evidence", "why")},
+        "ok": bool(one["ok"]),
+    }
 
 
 KINDS: dict[str, t.Callable[[Told, Guests], dict[str, t.Any]]] = {

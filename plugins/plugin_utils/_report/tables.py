@@ -252,7 +252,7 @@ def _snapshot(one: Report) -> list[_Cell]:
 
 
 def _backups(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "GUEST", "BACKUP", "CREATED", "HOLDS", "TAKEN", "STATE")
+    title = ("HOST", "GUEST", "BACKUP", "CREATED", "HOLDS", "TAKEN", "PROVEN", "STATE")
     yield from _by_host(hosts, "backups", [_Cell(word, right=word in _SIZES) for word in title], _backup, paint)
 
 
@@ -266,6 +266,7 @@ def _backup(one: Report) -> list[_Cell]:
         _Cell(one["created"]),
         _Cell("all" if not deepest else f"changes, on {deepest}"),
         _Cell(size(one["stored_bytes"]), right=True),
+        _proven(one["proof"]),
         state if one["restorable"] else _Cell("damaged", "red"),
     ]
 
@@ -283,6 +284,13 @@ def _file(one: Report) -> list[_Cell]:
         _Cell(one["modified"] or "-"),
         _Cell(one["name"]),
     ]
+
+
+def _proven(proof: Report | None) -> _Cell:
+    """How long the guest took to give evidence, when it was last restored to prove the backup."""
+    if proof is None:
+        return _Cell("-")
+    return _Cell(f"{proof['evidence']}, {proof['seconds']:.0f} s", "green") if proof["ok"] else _Cell("failed", "red")
 
 
 _OLD_S = 7 * 86400  # a snapshot is no backup

@@ -35,6 +35,7 @@ SPEAKING = frozenset(
         "virt_migrations",
         "virt_place",
         "virt_pool_drain",
+        "virt_prove",
         "virt_report",
         "virt_simulate",
         "virt_snapshot",
