@@ -25,6 +25,7 @@ NEEDS_A_HOST = {
     "virt_backup",
     "virt_backup_files",
     "virt_backup_info",
+    "virt_prove",
     "virt_restore",
     "virt_bridge",
     "virt_daemon",

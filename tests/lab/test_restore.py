@@ -116,6 +116,43 @@ def remove(*names: str, host: str = "hyper1") -> None:
         )
 
 
+LOGIN = (
+    bytes.fromhex("31c08ed8be157cbaf803ac84c07403eeebf8f4ebfd") + b"\r\nDebian GNU/Linux 12 p ttyS0\r\n\r\np login: \0"
+)
+# All frames of all interfaces: which address sent one, and where it was seen.
+SNIFF = """import socket
+seen, s = set(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+while True:
+    where = s.recvfrom(64)[1]
+    if (one := (where[0], where[4].hex(":"))) not in seen:
+        seen.add(one)
+        print(*one, flush=True)
+"""
+
+
+def define_login(nic: str = "") -> None:
+    """A guest `p`, off and backed up, that shows a login prompt on its serial port."""
+    path = f"{IMAGES}/p.qcow2"
+    sector = base64.b64encode(LOGIN.ljust(510, b"\0") + b"\x55\xaa").decode()
+    on("base64 -d > /root/login", given=sector)
+    on(f"qemu-img create -q -f qcow2 {path} 16M && qemu-io -f qcow2 -c 'write -q -s /root/login 0 512' {path}")
+    xml = (
+        "<domain type='qemu'><name>p</name><memory unit='MiB'>64</memory><os><type arch='x86_64' machine='q35'>hvm</type></os>"
+        f"<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{path}'/>"
+        f"<target dev='vda' bus='virtio'/><boot order='2'/></disk>{nic}<serial type='pty'/>"
+        "<filesystem type='mount'><source dir='/srv'/><target dir='x'/></filesystem></devices></domain>"
+    )
+    on("cat > /root/p.xml && virsh -q define /root/p.xml && virsh -q pool-refresh default", given=xml)
+    LAB.module("virt_backup", repository=REPOSITORY, guests=["p"])
+
+
+PROVE: dict[str, t.Any] = {"repository": REPOSITORY, "guests": ["p"], "timeout": 120}
+LEFT = (
+    "virsh list --all --name | grep corral-proof; virsh net-list --all --name | grep corral-proof; ip -br link | grep crlp; "
+    f"ls -A {IMAGES} | grep corral-proof; ls /var/log/libvirt/qemu | grep 'corral-proof.*console'; true"
+)
+
+
 def has_more_than(least: int) -> bool:
     """True if the guest has written that many sectors."""
     return numbers(f"{IMAGES}/g.qcow2") > least
@@ -221,6 +258,71 @@ def test_what_is_damaged_is_refused(points: tuple[str, str, str]) -> None:
     assert restore(name="other", point=points[0])["point"] == points[0]
     remove("other")
     on(f"cp -p /root/kept {path}")
+
+
+def test_a_backup_is_proven() -> None:
+    """By a guest that boots; nothing is left, and the proof is beside the backup."""
+    define_login()
+    before = on(STATE)
+    made = LAB.tell({"corral.virt.virt_prove": PROVE, "register": "told"}, hosts="hyper1")["hyper1"]
+    [one] = made["results"]
+    assert (one["name"], one["evidence"]) == ("p", "login") and one["seconds"] > 0
+    assert one["notes"] == ["proof of p: filesystem (mount) is left out"]
+    assert on(LEFT) == "" and on(STATE) == before
+    assert '"why": ""' in on(f"cat {REPOSITORY}/*/{one['point']}/proof.json")
+    remove("p")
+
+
+@pytest.mark.deep
+def test_no_frame_of_a_proof_gets_out() -> None:
+    """The guest asks for an address by DHCP when it starts: on br0 as itself, and to nobody when it proves a backup."""
+    define_login("<interface type='bridge'><source bridge='br0'/><model type='virtio'/><boot order='1'/></interface>")
+    on(
+        "cat > /root/sniff.py; systemd-run -q --unit=sniff -p StandardOutput=file:/root/frames python3 /root/sniff.py",
+        given=SNIFF,
+    )
+    mac = on("virsh domiflist p | awk '/br0/ {print $5}'")
+    on("virsh -q start p")
+    until(lambda: f"br0 {mac}" in on("cat /root/frames"), 60)
+    on("virsh -q destroy p; virsh -q dumpxml p > /root/was.xml")
+    before = on(STATE)
+    checked = LAB.tell({"corral.virt.virt_prove": PROVE, "register": "told"}, hosts="hyper1", check=True)["hyper1"]
+    made = LAB.tell({"corral.virt.virt_prove": PROVE, "register": "told"}, hosts="hyper1")["hyper1"]
+    assert made["steps"] == checked["steps"]
+    frames = [line.split() for line in on("cat /root/frames; systemctl stop sniff").splitlines()]
+    own = {address for where, address in frames if where.startswith("vnet") and address.startswith("52:54:00")} - {mac}
+    assert len(own) == 1, "the proof did send frames"
+    assert {where[:4] for where, address in frames if address in own} == {"vnet"}, "and nobody got them"
+    assert on(LEFT) == "" and on(STATE) == before
+    remove("p")
+
+
+@pytest.mark.deep
+def test_a_proof_that_fails_or_is_killed_leaves_nothing() -> None:
+    define_login()
+    before = on(STATE)
+    failed = LAB.module("virt_prove", ok=False, **{**PROVE, "probe": "echo no database; false", "timeout": 1})
+    assert "success of the probe did not come within" in failed and "the probe exited with 1: no database" in failed
+    assert on(LEFT) == "" and on(STATE) == before
+    book = ("ansible-playbook", "corral.virt.backups", f"-erepository={REPOSITORY}", "-eguest=p")
+    assert "was not proven on" in LAB.run(*book, ok=False) and "proven=7d" not in LAB.run(
+        *book, "-eproven=7d", ok=False
+    )
+    chance = random.Random(12)
+    for turn in range(8):
+        words = f"repository={REPOSITORY} guests=p timeout=120"
+        running = LAB.start("ansible", "hyper1", "-m", "corral.virt.virt_prove", "-a", words)
+        on("for try in $(seq 600); do pgrep -x virt_prove && break; sleep 0.05; done; true")
+        time.sleep(chance.uniform(0, 4))
+        on("pkill -9 -x virt_prove; pkill -9 -x qemu-img; true")
+        running.wait(120)
+        if turn % 2:
+            LAB.module("virt_prove", **PROVE)
+            assert on(LEFT) == "" and on(STATE) == before
+    LAB.module("virt_prove", **PROVE)
+    assert on(LEFT) == "" and on(STATE) == before
+    assert "login" in LAB.run(*book, "-eproven=7d")
+    remove("p")
 
 
 @pytest.mark.deep

@@ -62,6 +62,8 @@ KNOWN = {
     "plugins/module_utils/_backup/files_extracted.py:_copy": UNFINISHED,
     "plugins/module_utils/_backup/files_extracted.py:finish": UNFINISHED,
     "plugins/module_utils/_backup/files_extracted.py:new": UNFINISHED,
+    "plugins/module_utils/_backup/files_proof.py:remove": LOOKED,
+    "plugins/module_utils/_backup/libvirt_proof.py:remove_network": LOOKED,
     "plugins/module_utils/_backup/files_repository.py:_remove": LOOKED,
     "plugins/module_utils/_backup/files_repository.py:finish": UNFINISHED,
     "plugins/module_utils/_backup/files_repository.py:create": UNFINISHED,

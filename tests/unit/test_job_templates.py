@@ -55,7 +55,7 @@ def test_a_template_keeps_its_name() -> None:
         *(
             f"{name}_admin"
             for name in (
-                *("add_disk", "backup", "create", "drain", "migrate", "rebalance", "restore", "restore_files"),
+                *("add_disk", "backup", "create", "drain", "migrate", "prove", "rebalance", "restore", "restore_files"),
                 "rolling_update",
             )
         ),

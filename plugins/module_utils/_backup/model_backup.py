@@ -112,7 +112,7 @@ class Proof:
 
     ended_s: int
     host: str  # the UUID of the host
-    evidence: str = ""  # agent, login or probe; empty: the guest was not started
+    evidence: str = ""  # agent, login or probe; empty: the backup could not be restored
     seconds: float = 0.0  # from the start of the guest to its evidence
     why: str = ""  # why it is no proof; empty: it is one
 

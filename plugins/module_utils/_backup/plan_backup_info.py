@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repositor
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 
-__all__ = ["Policy", "check_found", "checked", "chosen", "described", "inherited", "problems", "seconds"]
+__all__ = ["BackupPolicy", "check_found", "checked", "chosen", "described", "inherited", "problems", "seconds"]
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+) ?([mhdw])")
@@ -36,14 +36,14 @@ def seconds(duration: str) -> int:
     return int(found.group(1)) * _UNITS[found.group(2)]
 
 
-class Policy(t.NamedTuple):
+class BackupPolicy(t.NamedTuple):
     """How old the last backup and the last proven restore of a guest may be, in seconds; None: as old as they are."""
 
     every_s: int | None = None
     proven_s: int | None = None
 
 
-def checked(params: t.Mapping[str, t.Any]) -> Policy:
+def checked(params: t.Mapping[str, t.Any]) -> BackupPolicy:
     """How old backups and proofs may be; raises BadInput."""
     wrong = Problems(path_problems(params["repository"]))
     found = [
@@ -51,7 +51,7 @@ def checked(params: t.Mapping[str, t.Any]) -> Policy:
         for name in ("every", "proven")
     ]
     wrong.refuse()
-    return Policy(*found)
+    return BackupPolicy(*found)
 
 
 def chosen(repository: Repository, guests: t.Sequence[str] | None) -> Repository:
@@ -181,7 +181,7 @@ def problems(
     guests: t.Sequence[t.Mapping[str, t.Any]],
     *,
     known: t.Collection[tuple[str, str]],
-    policy: Policy,
+    policy: BackupPolicy,
     wanted: t.Sequence[str] | None,
 ) -> t.Iterator[str]:
     """What to see to: damaged and interrupted points, and guests of the host whose last backup is too old or missing;
@@ -206,7 +206,7 @@ def problems(
             yield from _missed(name, by_uuid.get(uuid), policy)
 
 
-def _missed(name: str, guest: t.Mapping[str, t.Any] | None, policy: Policy) -> t.Iterator[str]:
+def _missed(name: str, guest: t.Mapping[str, t.Any] | None, policy: BackupPolicy) -> t.Iterator[str]:
     """What a guest of the host lacks."""
     if guest is None:
         if policy.every_s is not None or policy.proven_s is not None:

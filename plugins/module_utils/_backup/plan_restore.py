@@ -53,6 +53,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_fil
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 __all__ = [
+    "SPARE_BYTES",
     "RestoreHost",
     "RestorePlan",
     "RestoreScene",
@@ -62,14 +63,18 @@ __all__ = [
     "check_checkpoints",
     "check_present",
     "checked",
+    "disk_format",
+    "flat_size_bytes",
     "plan",
     "scene",
+    "state_path",
+    "taken",
 ]
 
 RESTORED, ASIDE = ".restored", ".replaced"  # endings of a disk that is restored in place, and of the one before
 _TPM, _NVRAM, _SEED = "tpm.tar", "nvram.fd", "seed.iso"
 _TPM_STATES, _VARIABLES = "/var/lib/libvirt/swtpm", "/var/lib/libvirt/qemu/nvram"
-_SPARE_BYTES = 64 * 1024**2
+SPARE_BYTES = 64 * 1024**2
 _MOST_H = 24 * 366
 
 
@@ -224,11 +229,11 @@ def _anew(scene: RestoreScene) -> RestorePlan:
     refuse_all(list(_of_a_new_guest(scene)))
     then = host.text(link_path(scene.spec.repository, scene.point, DEFINITION))
     places = _places(scene)
-    files = {disk.target: (places[disk.target], _format(disk)) for disk in scene.disks}
+    files = {disk.target: (places[disk.target], disk_format(disk)) for disk in scene.disks}
     folder = os.path.dirname(next(iter(places.values())))
-    states = {name: _state_path(scene, name, path, folder) for path, name in scene.point.states}
+    states = {name: state_path(scene, name, path, folder) for path, name in scene.point.states}
     new = [*places.values(), *states.values()]
-    refuse_all([*_taken(scene, new), *_room(scene, scene.disks, places)])
+    refuse_all([*taken(scene, new), *_room(scene, scene.disks, places)])
     own = [path for path in (*places.values(), states.get(_SEED)) if path]
     xml = definition(
         then,
@@ -239,7 +244,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
         nvram=states.get(_NVRAM),
         volumes=[OwnedVolume(path, uuid, host.host_uuid()) for path in own],
     )
-    steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], _format(disk)) for disk in scene.disks]
+    steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], disk_format(disk)) for disk in scene.disks]
     steps += [RestoreState(*scene.whose, scene.point, name, path) for name, path in states.items()]
     steps.append(DefineRestored(*scene.whose, xml, tuple(own), tuple(new)))
     missing = [path for path in read_only_files(then) if not host.exists(path)]
@@ -258,7 +263,8 @@ def _of_a_new_guest(scene: RestoreScene) -> t.Iterator[VirtError]:
         yield Refused(f"{scene.cannot}: disks is only for a guest that is on this host; leave it out to restore all")
 
 
-def _format(disk: BackupDisk) -> str:
+def disk_format(disk: BackupDisk) -> str:
+    """The format of the new file of a disk."""
     return "raw" if disk.format == "raw" else "qcow2"
 
 
@@ -269,17 +275,17 @@ def _places(scene: RestoreScene) -> dict[str, str]:
         before = os.path.dirname(disk.source)
         same = not chosen and not disk.source.startswith("/dev/") and before and scene.host.is_pooled(before)
         folder = before if same else directory(scene.host.pool(chosen or POOL), f"disks of {scene.name}")
-        name = f"{scene.name}-{disk.target}.{_format(disk)}"
+        name = f"{scene.name}-{disk.target}.{disk_format(disk)}"
         if not scene.spec.name and disk.source and not disk.source.startswith("/dev/"):
             name = os.path.basename(disk.source)
         path = os.path.join(folder, name)
         if path in found.values():
-            path = os.path.join(folder, f"{scene.name}-{disk.target}.{_format(disk)}")
+            path = os.path.join(folder, f"{scene.name}-{disk.target}.{disk_format(disk)}")
         found[disk.target] = path
     return found
 
 
-def _state_path(scene: RestoreScene, name: str, before: str, folder: str) -> str:
+def state_path(scene: RestoreScene, name: str, before: str, folder: str) -> str:
     """Where UEFI variables, TPM state or the seed of a new guest go."""
     same = not scene.spec.name
     if name == _TPM:
@@ -294,14 +300,15 @@ def _state_path(scene: RestoreScene, name: str, before: str, folder: str) -> str
 
 def _restore(scene: RestoreScene, disk: BackupDisk, path: str, form: str) -> RestoreDisk:
     leftover = scene.host.identity(path) if scene.host.exists(path) else None
-    return RestoreDisk(*scene.whose, scene.point, disk.target, path, form, _flat_size_bytes(scene, disk), leftover)
+    return RestoreDisk(*scene.whose, scene.point, disk.target, path, form, flat_size_bytes(scene, disk), leftover)
 
 
-def _flat_size_bytes(scene: RestoreScene, disk: BackupDisk) -> int:
+def flat_size_bytes(scene: RestoreScene, disk: BackupDisk) -> int:
+    """About the bytes that the new file of a disk takes."""
     return scene.host.flat_size_bytes(link_path(scene.spec.repository, scene.point, disk.file))
 
 
-def _taken(scene: RestoreScene, paths: t.Iterable[str]) -> t.Iterator[Refused]:
+def taken(scene: RestoreScene, paths: t.Iterable[str]) -> t.Iterator[Refused]:
     """A refusal for each file that is there already and that no interrupted restore has left."""
     for path in paths:
         if not scene.host.exists(path):
@@ -319,13 +326,13 @@ def _room(scene: RestoreScene, disks: t.Iterable[BackupDisk], places: t.Mapping[
     needs = dict[str, int]()
     for disk in disks:
         folder = os.path.dirname(places[disk.target])
-        needs[folder] = needs.get(folder, 0) + _flat_size_bytes(scene, disk)
+        needs[folder] = needs.get(folder, 0) + flat_size_bytes(scene, disk)
     for folder, need in needs.items():
         free = scene.host.free_in(folder)
-        if free < need + _SPARE_BYTES:
+        if free < need + SPARE_BYTES:
             yield Refused(
                 f"{scene.cannot}: {folder} has {bytes_text(free)} free, and it needs about "
-                f"{bytes_text(need + _SPARE_BYTES)}; make room{'' if scene.found else ', or choose another pool'}"
+                f"{bytes_text(need + SPARE_BYTES)}; make room{'' if scene.found else ', or choose another pool'}"
             )
 
 
@@ -343,7 +350,7 @@ def _in_place(scene: RestoreScene) -> RestorePlan:
     refuse_all(
         [
             *_unconfirmed(scene, present),
-            *_taken(scene, places.values()),
+            *taken(scene, places.values()),
             *_room(scene, disks, places),
         ]
     )

@@ -50,7 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system import identit
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 
-__all__ = ["converge"]
+__all__ = ["RestoreGuestHost", "RestoreWork", "converge"]
 
 
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
@@ -63,7 +63,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
         gate.hold(stack, lambda: locks.locked(name, plan_restore.another_run(name)))
         progress = Progress(run_disk_move.progress_file(spec.name or spec.guest))
         gate.hold(stack, lambda: progress)
-        work = _Work(connection, spec, progress)
+        work = RestoreWork(connection, spec, progress)
         made, told = work.converge(gate)
     took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
     more = {"uuid": made.uuid, "point": made.point, "kept": list(made.kept)}
@@ -116,7 +116,7 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
         return str(uuids.uuid4())
 
 
-class _Work:
+class RestoreWork:
     """The steps of one restore."""
 
     def __init__(self, connection: t.Any, spec: RestoreSpec, tell: Progress) -> None:
@@ -219,10 +219,10 @@ class _Work:
 
 
 _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
-    plan_backup_steps.RestoreDisk: Looked(_Work.is_left, _Work.restore),
-    plan_backup_steps.RestoreState: _Work.state,
-    plan_backup_steps.DefineRestored: _Work.define,
-    plan_backup_steps.ForgetCheckpoints: Looked(_Work.are_own, _Work.forget),
-    plan_backup_steps.PutInPlace: Looked(_Work.is_replaceable, _Work.put_in_place),
-    plan_backup_steps.StartRestored: _Work.start,
+    plan_backup_steps.RestoreDisk: Looked(RestoreWork.is_left, RestoreWork.restore),
+    plan_backup_steps.RestoreState: RestoreWork.state,
+    plan_backup_steps.DefineRestored: RestoreWork.define,
+    plan_backup_steps.ForgetCheckpoints: Looked(RestoreWork.are_own, RestoreWork.forget),
+    plan_backup_steps.PutInPlace: Looked(RestoreWork.is_replaceable, RestoreWork.put_in_place),
+    plan_backup_steps.StartRestored: RestoreWork.start,
 }

@@ -31,6 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup im
     BackupSpec,
     Checkpoint,
 )
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_info import BackupPolicy
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
     DeletePoint,
     DropCheckpoint,
@@ -480,7 +481,9 @@ def test_what_there_is_to_see_to() -> None:
     guests = plan_backup_info.described(repository, damage, NOW_S)
     assert [one["restorable"] for one in guests[0]["points"]] == [False, False]
     told = list(
-        plan_backup_info.problems(repository, guests, known=[("g", UUID), ("other", "u2")], every_s=DAY_S, wanted=None)
+        plan_backup_info.problems(
+            repository, guests, known=[("g", UUID), ("other", "u2")], policy=BackupPolicy(DAY_S), wanted=None
+        )
     )
     assert told == [
         f"backup {ident(3)} of the guest with UUID {UUID} cannot be restored: its file vda.qcow2 is missing",
@@ -513,11 +516,11 @@ def test_two_runs_that_make_a_repository_agree_on_its_mark(tmp_path: Path) -> No
 def test_an_empty_directory_has_no_backups_of_the_guests_of_its_host() -> None:
     assert plan_repository.checked_repository(STORE, RepositoryFacts(True), "cannot", empty=True)
     for known, told in (((("g", UUID),), 1), ((), 0)):
-        found = plan_backup_info.problems(Repository(""), [], known=known, every_s=None, wanted=None)
+        found = plan_backup_info.problems(Repository(""), [], known=known, policy=BackupPolicy(), wanted=None)
         assert len([one for one in found if "its filesystem is not mounted" in one]) == told
 
 
 def test_durations() -> None:
     assert [plan_backup_info.seconds(text) for text in ("90m", "24 h", "7d", "2w")] == [5400, 86400, 604800, 1209600]
     with pytest.raises(BadInput, match=r"repository: .*; every: must be a number and one of m, h, d and w"):
-        plan_backup_info.checked({"repository": "b", "every": "1 day"})
+        plan_backup_info.checked({"repository": "b", "every": "1 day", "proven": None})

@@ -1,0 +1,50 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Guests and networks in libvirt that are made to prove backups."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_prove import Isolate
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+
+__all__ = ["agent_answers", "isolate", "memory_free_bytes", "remove_network"]
+
+_AGENT_S = 5  # an agent that is silent for so long does not answer yet
+
+
+def memory_free_bytes(connection: Connection) -> int:
+    """What new guests could have: free memory, and what the kernel gives back when asked."""
+    with explained("read the memory of", connection.getURI()):
+        found = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    return int(sum(found.get(kind, 0) for kind in ("free", "buffers", "cached"))) * 1024
+
+
+def isolate(connection: Connection, step: Isolate) -> None:
+    """Create a network that is gone when the host boots."""
+    with explained("create network", step.guest):
+        connection.networkCreateXML(step.xml)
+
+
+def remove_network(connection: Connection, uuid: str) -> None:
+    """Remove the network with this UUID, if there is one."""
+    with contextlib.suppress(NotFound), explained("find network", uuid):
+        network = connection.networkLookupByUUIDString(uuid)
+        with explained("remove network", network.name()):
+            network.destroy()
+
+
+def agent_answers(connection: Connection, uuid: str) -> bool:
+    """True if the guest's agent answers now."""
+    domain = libvirt_query.by_uuid(connection, uuid)
+    try:
+        domain.agentSetResponseTimeout(_AGENT_S)
+        domain.getTime()
+    except libvirt.libvirtError:
+        return False
+    return True
