@@ -687,11 +687,11 @@ BUDGETS_KIB |= {
     "virt_nwfilter_info": 70,
     "virt_disk_move": 248,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 254,
-    "virt_backup": 131,
+    "virt_backup": 136,
     "virt_backup_files": 60,
     "virt_backup_info": 50,
     "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 352,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_restore": 360,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_prove": 390,  # with all of a restore
     "virt_snapshot_info": 67,
     "virt_secret": 75,
