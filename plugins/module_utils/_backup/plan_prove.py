@@ -222,9 +222,13 @@ def log_of(name: str) -> str:
 
 
 def left(guests: t.Iterable[FoundGuest]) -> list[LeftProof]:
-    """Those of the guests that were made to prove a backup: by name and record."""
+    """Those of the guests that were made to prove a backup: by name and record, which names a directory of that name."""
     found = [(guest, xml_proof.directory_of(guest.xml)) for guest in guests if is_proof_name(guest.name)]
-    return [LeftProof(guest.name, guest.uuid, where) for guest, where in found if where]
+    return [
+        LeftProof(guest.name, guest.uuid, where)
+        for guest, where in found
+        if where and os.path.basename(where) == f".{guest.name}"
+    ]
 
 
 def removals(found: t.Iterable[LeftProof]) -> list[RemoveProof]:
