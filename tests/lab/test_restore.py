@@ -321,7 +321,8 @@ def test_a_proof_that_fails_or_is_killed_leaves_nothing() -> None:
             assert on(LEFT) == "" and on(STATE) == before
     LAB.module("virt_prove", **PROVE)
     assert on(LEFT) == "" and on(STATE) == before
-    assert "login" in LAB.run(*book, "-eproven=7d")
+    printed = LAB.run(*book, "-eproven=7d", ok=False)  # others were never proven
+    assert "login" in printed and "of p was" not in printed and "of g was proven" in printed
     remove("p")
 
 
