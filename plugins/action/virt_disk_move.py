@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction, is_file_name
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
 
 
 class ActionModule(WatchedAction):
@@ -19,9 +19,5 @@ class ActionModule(WatchedAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
-        guest = str(arguments.get("guest"))
-        if self._task.check_mode or not is_file_name(guest):
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        what = f"{variables.get('inventory_hostname')}: disk {arguments.get('disk')} of {guest}"
-        return self._watched(arguments, variables, {what: f"{guest}.progress"})
+        guest, disk = self._task.args.get("guest"), self._task.args.get("disk")
+        return self._of_one(f"disk {disk} of {guest}", guest, "{}.progress", task_vars)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction, is_file_name
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
 
 
 class ActionModule(WatchedAction):
@@ -19,10 +19,5 @@ class ActionModule(WatchedAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
-        pool = str(arguments.get("pool"))
-        if self._task.check_mode or not is_file_name(pool):
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        return self._watched(
-            arguments, variables, {f"{variables.get('inventory_hostname')}: pool {pool}": f".{pool}.progress"}
-        )
+        pool = self._task.args.get("pool")
+        return self._of_one(f"pool {pool}", pool, ".{}.progress", task_vars)

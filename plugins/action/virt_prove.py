@@ -19,8 +19,4 @@ class ActionModule(WatchedAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
-        if self._task.check_mode:
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        host = variables.get("inventory_hostname")
-        return self._watched(arguments, variables, {f"{host}: proof of backups": "corral-proof.progress"})
+        return self._of_one("proof of backups", "corral-proof", "{}.progress", task_vars)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction, is_file_name
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
 
 
 class ActionModule(WatchedAction):
@@ -19,9 +19,5 @@ class ActionModule(WatchedAction):
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
-        guest = arguments.get("name") or arguments.get("guest")
-        if self._task.check_mode or not isinstance(guest, str) or not is_file_name(guest):
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        host = variables.get("inventory_hostname")
-        return self._watched(arguments, variables, {f"{host}: restore of {guest}": f"{guest}.progress"})
+        guest = self._task.args.get("name") or self._task.args.get("guest")
+        return self._of_one(f"restore of {guest}", guest, "{}.progress", task_vars)

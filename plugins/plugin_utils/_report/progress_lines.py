@@ -41,6 +41,17 @@ class WatchedAction(UntrustedAction):
         finally:
             self._task.check_mode = checking
 
+    def _of_one(self, what: str, name: object, file: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+        """The result of a module that works on the thing of this name; meanwhile, progress lines are shown.
+
+        `what` begins each line; `file` is the progress file, with `{}` for the name.
+        """
+        arguments, variables = dict(self._task.args), task_vars or {}
+        if self._task.check_mode or not isinstance(name, str) or not is_file_name(name):
+            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
+        note = f"{variables.get('inventory_hostname')}: {what}"
+        return self._watched(arguments, variables, {note: file.replace("{}", name)})
+
     def _of_guests(self, what: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
         """The result of a module that works on the guests in `guests`; meanwhile, progress lines of each are shown."""
         arguments = dict(self._task.args)
