@@ -222,7 +222,7 @@ def log_of(name: str) -> str:
 
 
 def left(guests: t.Iterable[FoundGuest]) -> list[LeftProof]:
-    """Those of the guests that were made to prove a backup, by their name and a record with a directory of that name."""
+    """Guests that were made to prove a backup, by their name and a record with a directory of that name."""
     found = [(guest, xml_proof.directory_of(guest.xml)) for guest in guests if is_proof_name(guest.name)]
     return [
         LeftProof(guest.name, guest.uuid, where)
