@@ -152,7 +152,7 @@ def test_a_process_that_opens_the_disk_in_the_meantime_keeps_it(connection: t.An
             converge(connection, at("delete disk", opened), **GONE)
     finally:
         for one in started:
-            one.terminate()
+            one.kill()  # while its client leaves, it may miss that it is asked to end
             one.wait()
     assert disk.exists() and aside(pool) == []
 
