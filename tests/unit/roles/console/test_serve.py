@@ -49,9 +49,13 @@ def is_ended(client: socket.socket, *parts: bytes) -> bool:
     patience = Patience(10 * LATE_S)
     sent = list(parts)
     while not patience.is_over:
-        with contextlib.suppress(TimeoutError):
+        try:
             if client.recv(1000) == b"":
                 return True
+        except TimeoutError:
+            pass
+        except ConnectionResetError:  # it had not read all when it closed
+            return True
         with contextlib.suppress(OSError):
             client.send(sent.pop(0) if sent else b"x")
     return False
