@@ -131,9 +131,7 @@ def main() -> None:
         gate = Gate(check_mode=module.check_mode)
         wanted = {key: module.params[key] for key in ("names", "wait_timeout", "boots")}
         result = run_addresses.refresh(connection, wanted["names"], wanted["wait_timeout"], gate, boots=wanted["boots"])
-    for note in result["notes"]:
-        module.warn(note)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

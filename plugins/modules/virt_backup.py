@@ -195,11 +195,7 @@ def main() -> None:
         detach("virt_backup")
         with opened(module.params["uri"]) as connection:
             result = run_backup.converge(connection, module.params, Gate(check_mode=module.check_mode))
-    for note in result["notes"]:
-        module.warn(note)
-    if "msg" in result:
-        module.fail_json(**result)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

@@ -174,9 +174,7 @@ def main() -> None:
     with failures(module):
         detach("virt_backup_files")
         result = run_backup_files.read(module.params, Gate(check_mode=module.check_mode))
-    for note in result["notes"]:
-        module.warn(note)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

@@ -161,9 +161,7 @@ def main() -> None:
         detach("virt_disk_move")
         with opened(module.params["uri"], events=True) as connection:
             result = run_disk_move.converge(connection, module.params, Gate(check_mode=module.check_mode))
-    for note in result["notes"]:
-        module.warn(note)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

@@ -152,9 +152,7 @@ def main() -> None:
         detach("virt_restore")
         with opened(module.params["uri"]) as connection:
             result = run_restore.converge(connection, module.params, Gate(check_mode=module.check_mode))
-    for note in result["notes"]:
-        module.warn(note)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

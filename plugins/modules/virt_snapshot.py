@@ -229,11 +229,7 @@ def main() -> None:
         detach("virt_snapshot")
         with opened(module.params["uri"], events=True) as connection:
             result = run_snapshot.converge(connection, module.params, Gate(check_mode=module.check_mode))
-    for note in result["notes"]:
-        module.warn(note)
-    if "msg" in result:
-        module.fail_json(**result)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

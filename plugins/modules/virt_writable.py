@@ -73,9 +73,7 @@ def main() -> None:
     result: dict[str, t.Any] = {"notes": []}
     with failures(module), opened(SYSTEM, readonly=True) as connection:
         result = check(connection, module.params, Gate(check_mode=module.check_mode))
-    for note in result["notes"]:
-        module.warn(note)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

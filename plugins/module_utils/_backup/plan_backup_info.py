@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 import shlex
 import typing as t
@@ -47,7 +48,7 @@ def checked(params: t.Mapping[str, t.Any]) -> BackupPolicy:
     """How old backups and proofs may be; raises BadInput."""
     wrong = Problems(path_problems(params["repository"]))
     found = [
-        wrong.read(name, lambda text=params[name]: seconds(text)) if params[name] is not None else None  # type: ignore[misc]
+        wrong.read(name, functools.partial(seconds, params[name])) if params[name] is not None else None
         for name in ("every", "proven")
     ]
     wrong.refuse()

@@ -74,6 +74,7 @@ __all__ = [
     "removals",
     "sample",
     "scene",
+    "unproven",
 ]
 
 LOCK = "corral-proof"
@@ -265,6 +266,12 @@ def sample(spec: ProofSpec, repository: Repository, known: t.Collection[str]) ->
         if uuid in known
     }
     return sorted(last, key=lambda uuid: (last[uuid], newest[uuid].guest, uuid))[: spec.sample]
+
+
+def unproven(spec: ProofSpec, chosen: t.Collection[str]) -> t.Iterator[str]:
+    """A note if there was nothing to prove."""
+    if not chosen:
+        yield f"no backup is proven: {spec.repository} has none of a guest of this host"
 
 
 def scene(spec: ProofSpec, uuid: str, host: ProofHost) -> ProofScene:

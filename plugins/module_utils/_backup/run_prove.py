@@ -62,7 +62,12 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
             at_once=1,
         )
     found = run_guests.summary(results)
-    return {**found, "changed": found["changed"] or bool(cleared), "steps": [*map(str, cleared), *found["steps"]]}
+    return {
+        **found,
+        "changed": found["changed"] or bool(cleared),
+        "steps": [*map(str, cleared), *found["steps"]],
+        "notes": [*found["notes"], *plan_prove.unproven(spec, chosen)],
+    }
 
 
 def _left(connection: t.Any) -> list[LeftProof]:

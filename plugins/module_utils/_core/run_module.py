@@ -40,6 +40,14 @@ class Module(AnsibleModule):
         """Show a warning on the controller's terminal."""
         super().warn(printable(warning), **more)
 
+    def end(self, result: t.Mapping[str, t.Any]) -> None:
+        """Answer with a result: as a failure if it has a `msg`; its `notes` are shown as warnings."""
+        for note in result["notes"]:
+            self.warn(note)
+        if "msg" in result:
+            self.fail_json(**result)
+        self.exit_json(**result)
+
     def _load_params(self) -> None:
         super()._load_params()  # before they are checked: what is refused is told, too
         self.params = bounded(self.argument_spec, self.params)

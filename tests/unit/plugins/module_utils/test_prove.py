@@ -109,6 +109,9 @@ def test_what_is_made_is_known_by_its_record() -> None:
         dataclasses.replace(found, xml=xml.replace(NEW, OTHER)),  # a copy of the definition
         dataclasses.replace(found, xml=xml.replace(FOLDER, "/")),
         dataclasses.replace(found, xml=document()),
+        dataclasses.replace(
+            found, xml=xml_proof.with_record(document(), of=UUID, directory="/srv")
+        ),  # sealed by somebody
     ):
         assert plan_prove.left([changed]) == []
         with pytest.raises(Refused, match="another guest by now"):
@@ -241,6 +244,9 @@ def test_the_sample_goes_around() -> None:
     assert chosen({}, known=[], guests=("a", UUID)) == [UUID, NEW], "or where they are asked for"
     with pytest.raises(NotFound, match="cannot prove backups of nobody: /r has none"):
         chosen({}, guests=("nobody", "a"))
+    [note] = plan_prove.unproven(ProofSpec("/r"), chosen({}, known=[]))
+    assert note == "no backup is proven: /r has none of a guest of this host"
+    assert not list(plan_prove.unproven(ProofSpec("/r"), [UUID]))
 
 
 def test_a_proof_stays_with_its_point(tmp_path: Path) -> None:
