@@ -28,6 +28,7 @@ OPTIONS: dict[str, t.Any] = {
 _AGAIN_S = 1  # between attempts to log in
 _LOOK_S = 10  # between looks at the guest on its hypervisor
 _SAY_S = 30  # between lines about it
+_PAUSED_S = 60  # after which a guest that is paused goes on by nobody: a migration pauses it for less
 _INFO = "corral.virt.virt_domain_info"
 
 Answer = dict[str, t.Any]
@@ -82,6 +83,7 @@ class _Wait:
         self._say_s = float(_LOOK_S)
         self._observed: Answer = {}
         self._unseen = self._state = ""
+        self._paused_since_s: float | None = None
 
     @property
     def _elapsed_s(self) -> float:
@@ -99,9 +101,12 @@ class _Wait:
             self._looked_s = self._elapsed_s
             if self._elapsed_s >= self._say_s:
                 self._say_s += _SAY_S
-                shown = f"{self._guest} boots: {self._doing}; waiting to log in: {self._elapsed_s:.0f} s"
+                does = "is paused" if self._state == "paused" else f"boots: {self._doing}"
+                shown = f"{self._guest} {does}; waiting to log in: {self._elapsed_s:.0f} s"
                 terminal.say(str(printable(shown)))
-        if self._state in ("", "running", "paused") and not self._patience.is_over(self._elapsed_s):
+        paused_s = 0 if self._paused_since_s is None else self._elapsed_s - self._paused_since_s
+        may_boot = self._state in ("", "running", "paused") and paused_s < _PAUSED_S
+        if may_boot and not self._patience.is_over(self._elapsed_s):
             return ""
         name, hypervisor = self._options["name"], self._options["hypervisor"]
         lines = " | ".join(self._observed.get("console") or ())
@@ -114,11 +119,11 @@ class _Wait:
         ]
         told = "; ".join(fact for fact, holds in facts if holds)
         way = f"ansible-playbook corral.virt.{{}} -e guest={name}"
-        remedy = (
-            f"start it: {way.format('start')}"
-            if self._state == "shutdown"
-            else f"open its console: {way.format('console')}"
-        )
+        log = f"/var/log/libvirt/qemu/{name}.log on {hypervisor}"
+        remedy = {
+            "shutdown": f"start it: {way.format('start')}",
+            "paused": f"see why ({log}), and resume it: {way.format('resume')}",
+        }.get(self._state, f"open its console: {way.format('console')}")
         return str(
             printable(f"cannot log in to {name} on {hypervisor} within {self._elapsed_s:.0f} s ({told}); {remedy}")
         )
@@ -144,6 +149,10 @@ class _Wait:
         self._unseen = ""
         guest = next((one for one in guests if isinstance(one, dict)), {"state": "not"})
         self._state = str(guest.get("state"))
+        if self._state != "paused":
+            self._paused_since_s = None
+        elif self._paused_since_s is None:
+            self._paused_since_s = self._elapsed_s
         observed = guest.get("observed")
         self._observed = observed if isinstance(observed, dict) else {}
         cpu_s, reads = self._observed.get("cpu_s"), self._observed.get("disk_reads")

@@ -1,7 +1,7 @@
 """Whether KVM starts guests here.
 
 The device exists on machines where none starts, or one in ten and that slower than it is emulated: in some virtual
-machines.
+machines. In others, one starts until its boot loader enters protected mode and returns from an interrupt there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,17 @@ DEVICE = Path("/dev/kvm")
 _QEMU = "qemu-system-x86_64"
 _LEAST_S, _LONGEST_S = 2.0, 60.0  # on an idle machine, such a guest needs half a second
 _PORT, _VALUE = 0xF4, 0x31
-# mov al, _VALUE; out _PORT, al; hlt: to QEMU's debug-exit device, which ends QEMU with twice the value, and one.
-_PROGRAM = bytes([0xB0, _VALUE, 0xE6, _PORT, 0xF4])
+# At 0x7c00. The value goes to QEMU's debug-exit device, which ends QEMU with twice the value, and one.
+_PROGRAM = bytes.fromhex(
+    "fa 31c0 8ed8"  # cli; xor ax, ax; mov ds, ax
+    "660f0116537c 660f011e597c"  # lgdt [0x7c53]; lidt [0x7c59]
+    "0f20c0 0c01 0f22c0 ea1e7c0800"  # mov eax, cr0; or al, 1; mov cr0, eax; jmp 8:0x7c1e
+    "66b81000 8ed8 8ed0 bc007c0000"  # mov ax, 16; mov ds, ax; mov ss, ax; mov esp, 0x7c00
+    "cd00 b031 e6f4 f4 cf"  # int 0; mov al, _VALUE; out _PORT, al; hlt; 0x7c32, which handles the interrupt: iret
+    "0000000000000000 ffff0000009acf00 ffff00000092cf00"  # 0x7c33: descriptors of no segment, code (8) and data (16)
+    "327c0800008e0000"  # 0x7c4b: the gate of interrupt 0
+    "1700337c0000 07004b7c0000"  # 0x7c53: limits and addresses of these tables
+)
 
 
 def works() -> bool:
