@@ -686,7 +686,7 @@ BUDGETS_KIB |= {
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
     "virt_disk_move": 248,  # with what goes on in the background, and logical volumes
-    "virt_pool_drain": 254,
+    "virt_pool_drain": 255,
     "virt_backup": 136,
     "virt_backup_files": 60,
     "virt_backup_info": 50,
