@@ -16,8 +16,8 @@ description:
   - A fixed number of seconds is too few on a busy host and too many for a guest that hangs. So a guest that is at work
     has more time than O(timeout), until it has used as many seconds of CPU. It is at work while it uses at least a
     twentieth of a processor or reads from its disks.
-  - A guest that powers off, or is paused for a minute, is not waited for. If the time is over, the message tells what the guest has done since its
-    start, the last lines of its console, and what SSH says.
+  - A guest that powers off, or is paused for a minute, is not waited for. If the time is over, the message tells what
+    the guest has done since its start, the last lines of its console, and what SSH says.
   - In check mode, the task is skipped.
 author:
   - corral.virt contributors (@corral-virt)
