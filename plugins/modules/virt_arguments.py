@@ -32,8 +32,8 @@ options:
     type: str
     required: true
     choices: [start, shutdown, reboot, force_off, reset, pause, resume, purge, console, create, change, add_disk,
-      remove_disk, add_nic, remove_nic, insert_iso, eject, migrate, move_disk, snapshot, revert,
-      delete_snapshot, backup, restore, restore_files, prove, rename, import, from_salt, simulate, query, list,
+      remove_disk, add_nic, remove_nic, insert_iso, eject, migrate, move_disk, snapshot, revert, delete_snapshot,
+      backup, restore, restore_group, restore_files, prove, rename, import, from_salt, simulate, query, list,
       host_info, pools, volumes, snapshots, backups, create_volume, resize_volume, delete_volume, drain, drain_pool,
       undrain, rebalance, rolling_update, rotate_certificates, build_image, images, site, awx_setup, console_server]
 """

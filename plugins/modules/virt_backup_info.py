@@ -30,6 +30,14 @@ options:
     description: Names or UUIDs of guests. Without it, all.
     type: list
     elements: str
+  tag:
+    description: Only guests that have this tag in their last point.
+    type: str
+  at:
+    description: A time such as V(2026-11-25T03:00:00Z). Later points are left out, so the last point of each guest is
+      that which M(corral.virt.virt_restore) restores for this time. A time without an offset is UTC. Not with
+      O(every) and O(proven).
+    type: str
   verify:
     description: Read all files, and compare them with their SHA-256. A point is also damaged if one that it stands on
       is.
@@ -124,6 +132,8 @@ OPTIONS = {
     **URI_OPTION,
     "repository": {"type": "path", "required": True},
     "guests": {"type": "list", "elements": "str"},
+    "tag": {"type": "str"},
+    "at": {"type": "str"},
     "verify": {"type": "bool", "default": False},
     "every": {"type": "str"},
     "proven": {"type": "str"},

@@ -19,8 +19,8 @@ description:
     O(keep_replaced_h) hours.
   - If it is not on this host, it is defined with the name, UUID, MAC addresses, UEFI variables, TPM state and
     cloud-init seed of then. Make sure that it is on no other host; the playbook C(restore) does.
-  - With O(name), another guest is created, with a new UUID and new MAC addresses, as a copy is by O(ignore:clone_of)
-    of M(corral.virt.virt_domain).
+  - With O(name), another guest is created as a copy is by O(ignore:clone_of) of M(corral.virt.virt_domain), with a new
+    UUID and, without O(network), new MAC addresses.
   - Before anything is changed, the SHA-256 of each file that the point needs is checked. A damaged or missing one is
     named, with the newest point that is whole.
   - Each disk is written under another name, compared with the point, and only then put in place. An interrupted run
@@ -58,6 +58,13 @@ options:
     description: Directory pool for the disks of a guest that is not on this host. By default the pool of the directory
       in which each disk was, if it is on this host, else V(default).
     type: str
+  network:
+    description:
+      - libvirt network for all interfaces of a guest that is not on this host, instead of what they were connected to.
+      - With O(name), too, interfaces keep the MAC addresses of then, so that the system inside finds them; only those
+        that were on this same network get new ones. The network must therefore be active and have a bridge of its own
+        (isolated, C(nat), C(route) or C(open)).
+    type: str
   run:
     description: Whether to start the restored guest.
     type: bool
@@ -94,6 +101,14 @@ EXAMPLES = r"""
     guest: web1
     point: 20261128T200501Z-1a2b3c4d
     name: web1-then
+
+- name: Restore a point on a network that leads nowhere
+  corral.virt.virt_restore:
+    repository: /srv/backup
+    guest: web1
+    name: web1-then
+    network: isolated
+    run: true
 
 - name: Restore one disk
   corral.virt.virt_restore:
@@ -138,6 +153,7 @@ OPTIONS = {
     "name": {"type": "str"},
     "disks": {"type": "list", "elements": "str"},
     "pool": {"type": "str"},
+    "network": {"type": "str"},
     "run": {"type": "bool", "default": False},
     "confirm": {"type": "str"},
     "keep_replaced_h": {"type": "int", "default": 168},

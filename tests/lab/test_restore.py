@@ -9,6 +9,7 @@ import base64
 import functools
 import gzip
 import random
+import re
 import time
 import typing as t
 from collections.abc import Iterator
@@ -345,6 +346,88 @@ def test_the_playbook(points: tuple[str, str, str]) -> None:
     assert "no hypervisor has it; choose one: -e host=HOST" in book(False)
     book(True, "host=hyper1")
     same(points[2], "g")
+
+
+GROUP = (("a", "hyper1", "52:54:00:aa:00:01"), ("b", "hyper2", "52:54:00:aa:00:02"))
+
+
+def define_tagged(name: str, host: str, mac: str) -> None:
+    """A guest with a tag on br0, off and backed up, whose disk has been overwritten since."""
+    path = f"{IMAGES}/{name}.qcow2"
+    xml = (
+        f"<domain type='qemu'><name>{name}</name><metadata><c:guest xmlns:c='urn:corral:virt:guest:1'><c:tag>shop</c:tag>"
+        "</c:guest></metadata><memory unit='MiB'>64</memory><os><type arch='x86_64' machine='q35'>hvm</type></os><devices>"
+        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{path}'/><target dev='vda' bus='virtio'/>"
+        f"</disk><interface type='bridge'><mac address='{mac}'/><source bridge='br0'/></interface></devices></domain>"
+    )
+    LAB.on(
+        host,
+        f"mkdir -p {REPOSITORY} {IMAGES}; qemu-img create -q -f qcow2 {path} 16M; qemu-io -f qcow2 -c 'write -q -P 65 0 1M' {path}; "
+        "cat > /root/tagged.xml && virsh -q define /root/tagged.xml && virsh -q pool-refresh default",
+        given=xml,
+    )
+    LAB.tell({"corral.virt.virt_backup": {"repository": REPOSITORY, "guests": [name]}, "register": "told"}, hosts=host)
+    LAB.on(host, f"qemu-io -f qcow2 -c 'write -q -P 90 0 1M' {path}")
+
+
+def holds_what_was_backed_up(path: str, host: str = "hyper1") -> bool:
+    """True if the disk has what it had at the backup."""
+    return "errors" not in LAB.on(
+        host, f"qemu-io -r -U -f qcow2 -c 'read -q -P 65 0 1M' {path} && echo same || echo errors"
+    )
+
+
+@pytest.mark.deep
+def test_a_group() -> None:
+    """All of its guests or none, in order; and all of them beside the present ones, where they reach only each other."""
+    for name, host, mac in GROUP:
+        define_tagged(name, host, mac)
+
+    def book(ok: bool, *more: str, check: bool = False) -> str:
+        words = [
+            *(["--check"] if check else []),
+            f"-erepository={REPOSITORY}",
+            "-etag=shop",
+            *(f"-e{one}" for one in more),
+        ]
+        return " ".join(LAB.run("ansible-playbook", "corral.virt.restore_group", *words, ok=ok).split())
+
+    try:
+        assert "this replaces the disks of a (hyper1), b (hyper2); to confirm it, add -e confirm_tag=shop" in book(
+            False
+        )
+        LAB.on("hyper2", "virsh -q start b")
+        said = book(False, "confirm_tag=shop")
+        assert "nothing was restored: cannot restore b from backup" in said and "it is running; shut it down" in said
+        assert not holds_what_was_backed_up(f"{IMAGES}/a.qcow2")
+        LAB.on("hyper2", "virsh -q destroy b")
+        planned = book(True, "confirm_tag=shop", "run=true", "start_order=b", check=True)
+        assert "put the restored disks of a in place" in planned and "start b" in planned
+        book(True, "confirm_tag=shop", "run=true", "start_order=b")
+        for name, host, _mac in GROUP:
+            assert LAB.on(host, f"virsh domstate {name}") == "running"
+            assert holds_what_was_backed_up(f"{IMAGES}/{name}.qcow2", host)
+        started = [LAB.on(host, f"stat -c %.9Y /run/libvirt/qemu/{name}.pid") for name, host, _mac in GROUP]
+        assert float(started[1]) < float(started[0]), "b starts first"
+        beside = ("suffix=-then", "host=hyper1", "network=alone", "run=true")
+        assert "b: the repository of hyper1 has no such backup of it, but that of hyper2" in book(False, *beside)
+        archive = LAB.on("hyper2", f"cd {REPOSITORY}; tar -c $(virsh domuuid b) | gzip | base64 -w0")
+        on(f"base64 -d | tar -C {REPOSITORY} -xz", given=archive)
+        said = book(False, *beside)
+        assert said.count("there is no network alone; create it (virt_network)") == 2
+        LAB.module("virt_network", name="alone", mode="isolated")
+        book(True, *beside)
+        for name, _host, mac in GROUP:
+            assert re.search(f"network +alone .* {mac}", on(f"virsh domiflist {name}-then"))
+            assert on(f"virsh domuuid {name}-then") != on(f"ls {REPOSITORY}")
+            assert holds_what_was_backed_up(f"{IMAGES}/{name}-then-vda.qcow2")
+        assert "no guest has the tag shop" in book(False, "at=2020-01-01T00:00:00Z", *beside)
+    finally:
+        for name, host, _mac in GROUP:
+            remove(name, host=host)
+        remove("a-then", "b-then")
+        on("virsh net-destroy alone; virsh net-undefine alone; true")
+        LAB.on("hyper2", f"rm -rf {REPOSITORY}")
 
 
 @pytest.mark.deep

@@ -55,7 +55,18 @@ def test_a_template_keeps_its_name() -> None:
         *(
             f"{name}_admin"
             for name in (
-                *("add_disk", "backup", "create", "drain", "migrate", "prove", "rebalance", "restore", "restore_files"),
+                *(
+                    "add_disk",
+                    "backup",
+                    "create",
+                    "drain",
+                    "migrate",
+                    "prove",
+                    "rebalance",
+                    "restore",
+                    "restore_files",
+                    "restore_group",
+                ),
                 "rolling_update",
             )
         ),
@@ -100,7 +111,7 @@ def test_who_must_confirm_is_asked(action: PlaybookAction) -> None:
 
 SAMPLES = {"guest": "web1", "to": "web2", "host": "hyper1", "image": "a.qcow2", "dest": "/srv", "out": "a.yml"}
 SAMPLES |= {"disk": "data", "nic": "eth1", "iso": "a.iso", "volume": "a.qcow2", "size": "1GiB", "pool": "data"}
-SAMPLES |= {"snapshot": "before-upgrade", "run": "true", "repository": "/srv/backup"}
+SAMPLES |= {"snapshot": "before-upgrade", "run": "true", "repository": "/srv/backup", "tag": "shop"}
 
 
 @NAMED

@@ -689,7 +689,7 @@ BUDGETS_KIB |= {
     "virt_pool_drain": 255,
     "virt_backup": 136,
     "virt_backup_files": 60,
-    "virt_backup_info": 50,
+    "virt_backup_info": 53,
     "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
     "virt_restore": 360,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_prove": 390,  # with all of a restore

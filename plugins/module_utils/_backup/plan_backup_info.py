@@ -12,6 +12,7 @@ import re
 import shlex
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_points
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     BackupPoint,
     Proof,
@@ -23,7 +24,17 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repositor
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 
-__all__ = ["BackupPolicy", "check_found", "checked", "chosen", "described", "inherited", "problems", "seconds"]
+__all__ = [
+    "BackupPolicy",
+    "check_found",
+    "checked",
+    "chosen",
+    "described",
+    "inherited",
+    "problems",
+    "seconds",
+    "until",
+]
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+) ?([mhdw])")
@@ -38,26 +49,41 @@ def seconds(duration: str) -> int:
 
 
 class BackupPolicy(t.NamedTuple):
-    """How old the last backup and the last proven restore of a guest may be, in seconds; None: as old as they are."""
+    """How old the last backup and the last proven restore of a guest may be, in seconds; None: as old as they are.
+
+    `at_s` is the time at which the repository is looked at; None: now.
+    """
 
     every_s: int | None = None
     proven_s: int | None = None
+    at_s: int | None = None
 
 
 def checked(params: t.Mapping[str, t.Any]) -> BackupPolicy:
     """How old backups and proofs may be; raises BadInput."""
     wrong = Problems(path_problems(params["repository"]))
-    found = [
-        wrong.read(name, functools.partial(seconds, params[name])) if params[name] is not None else None
-        for name in ("every", "proven")
-    ]
+    readers = {"every": seconds, "proven": seconds, "at": plan_points.seconds}
+    every_s, proven_s, at_s = (
+        wrong.read(name, functools.partial(read, params[name])) if params[name] is not None else None
+        for name, read in readers.items()
+    )
+    if params["at"] is not None and (params["every"] is not None or params["proven"] is not None):
+        wrong.found.append("at: every and proven count from now; leave them out")
     wrong.refuse()
-    return BackupPolicy(*found)
+    return BackupPolicy(every_s, proven_s, at_s)
+
+
+def until(repository: Repository, at_s: int | None) -> Repository:
+    """The repository as it was at a time, as far as its points are still there."""
+    if at_s is None:
+        return repository
+    then = tuple(point for point in repository.points if point.created_s <= at_s)
+    return repository._replace(points=then, unfinished=())
 
 
 def chosen(repository: Repository, guests: t.Sequence[str] | None) -> Repository:
     """The repository with the points of these guests, by name or UUID; of all without them."""
-    if not guests:
+    if guests is None:
         return repository
     uuids = {point.uuid for point in repository.points if point.guest in guests or point.uuid in guests}
     return repository._replace(
@@ -203,7 +229,7 @@ def problems(
             yield f"backup {ident} of {guest['name']} was not proven on {proof['at']}: {proof['why']}"
     by_uuid = {guest["uuid"]: guest for guest in guests}
     for name, uuid in sorted(known):
-        if not is_proof_name(name) and (not wanted or name in wanted or uuid in wanted):
+        if not is_proof_name(name) and (wanted is None or name in wanted or uuid in wanted):
             yield from _missed(name, by_uuid.get(uuid), policy)
 
 

@@ -38,7 +38,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_points im
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition, read_only_files
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name, check_name
@@ -55,6 +55,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 __all__ = [
     "SPARE_BYTES",
     "RestoreHost",
+    "RestoreNetwork",
     "RestorePlan",
     "RestoreScene",
     "RestoreSpec",
@@ -76,6 +77,7 @@ _TPM, _NVRAM, _SEED = "tpm.tar", "nvram.fd", "seed.iso"
 _TPM_STATES, _VARIABLES = "/var/lib/libvirt/swtpm", "/var/lib/libvirt/qemu/nvram"
 SPARE_BYTES = 64 * 1024**2
 _MOST_H = 24 * 366
+_OWN_BRIDGE = ("isolated", "nat", "route", "open")  # forward modes of libvirt's networks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +90,14 @@ class RestoreSpec(PointSpec):
     run: bool = False
     confirm: str | None = None
     keep_h: int = 168
+    network: str | None = None  # for all interfaces of a guest that is not there yet
+
+
+class RestoreNetwork(t.NamedTuple):
+    """A libvirt network; `forward` is its mode, such as `isolated` or `nat`."""
+
+    active: bool
+    forward: str
 
 
 class RestoreHost(PointHost, t.Protocol):
@@ -131,6 +141,9 @@ class RestoreHost(PointHost, t.Protocol):
 
     def pool(self, name: str) -> PoolDirectory:
         """The pool with its directory; raises NotFound, or Refused if no disks can be made in it here."""
+
+    def network(self, name: str) -> RestoreNetwork | None:
+        """The libvirt network with this name."""
 
     def free_in(self, directory: str) -> int:
         """Bytes that are free in a directory."""
@@ -243,6 +256,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
         seed=states.get(_SEED),
         nvram=states.get(_NVRAM),
         volumes=[OwnedVolume(path, uuid, host.host_uuid()) for path in own],
+        network=scene.spec.network,
     )
     steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], disk_format(disk)) for disk in scene.disks]
     steps += [RestoreState(*scene.whose, scene.point, name, path) for name, path in states.items()]
@@ -261,6 +275,22 @@ def _of_a_new_guest(scene: RestoreScene) -> t.Iterator[VirtError]:
         yield Refused(f"{scene.cannot}: a guest with that name is here, whose UUID is {other.uuid}; {choose}")
     if spec.disks:
         yield Refused(f"{scene.cannot}: disks is only for a guest that is on this host; leave it out to restore all")
+    if spec.network:
+        yield from _of_the_network(scene, spec.network)
+
+
+def _of_the_network(scene: RestoreScene, name: str) -> t.Iterator[VirtError]:
+    """Why interfaces cannot be on a network with the MAC addresses of then."""
+    found = scene.host.network(name)
+    if found is None:
+        yield NotFound(f"{scene.cannot}: there is no network {name}; create it (virt_network), or choose another one")
+    elif not found.active:
+        yield Refused(f"{scene.cannot}: network {name} is off; start it ({shlex.join(['virsh', 'net-start', name])})")
+    elif found.forward not in _OWN_BRIDGE:
+        yield Refused(
+            f"{scene.cannot}: network {name} (forward mode {found.forward}) has no bridge of its own, and elsewhere "
+            "frames of two guests with the same MAC address could meet; choose an isolated network"
+        )
 
 
 def disk_format(disk: BackupDisk) -> str:
@@ -401,6 +431,8 @@ def _of_the_guest(scene: RestoreScene) -> t.Iterator[VirtError]:
         yield Refused(f"{cannot}: it is transient; define it first (virsh define)")
     if spec.pool:
         yield Refused(f"{cannot}: pool is only for new disks; this guest is here, and its disks stay where they are")
+    if spec.network:
+        yield Refused(f"{cannot}: network is only for a guest that is not here; to restore it as another one, set name")
     if "snapshots" in kept:
         delete = shlex.join(["virsh", "snapshot-delete", found.name, "NAME"])
         yield Refused(
@@ -525,6 +557,7 @@ def checked(params: t.Mapping[str, t.Any]) -> RestoreSpec:
         params["run"],
         params["confirm"],
         params["keep_replaced_h"],
+        params["network"],
     )
 
 

@@ -11,9 +11,13 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup import files_repository, plan_backup_info
-from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint, Repository
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    DEFINITION,
+    BackupPoint,
+    Repository,
+)
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_summary
 
 __all__ = ["read"]
 
@@ -21,17 +25,28 @@ __all__ = ["read"]
 def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The guests with their points, and problems."""
     policy = plan_backup_info.checked(params)
-    path, wanted = os.path.normpath(params["repository"]), params["guests"]
+    path, wanted = os.path.normpath(params["repository"]), params["guests"] or None
     facts = files_repository.look(path)
     is_empty = checked_repository(path, facts, "cannot read backups", empty=True)
     known = libvirt_query.of_all(connection, lambda domain: (domain.name(), domain.UUIDString()))
     whole = Repository("") if is_empty else files_repository.read(path, str(facts.marker))
+    whole = plan_backup_info.until(whole, policy.at_s)
     plan_backup_info.check_found(wanted, whole, [word for one in known for word in one], path)
+    if params["tag"] is not None:
+        wanted = _tagged(path, plan_backup_info.chosen(whole, wanted), params["tag"])
     repository = plan_backup_info.chosen(whole, wanted)
     damage = _damage(path, repository, whole, verify=params["verify"])
     guests = plan_backup_info.described(repository, damage, int(time.time()))
     problems = plan_backup_info.problems(repository, guests, known=known, policy=policy, wanted=wanted)
     return {"guests": guests, "problems": list(problems)}
+
+
+def _tagged(path: str, repository: Repository, tag: str) -> list[str]:
+    """UUIDs of the guests whose definition has a tag in their last point."""
+    last = {point.uuid: point for point in repository.points}
+    files = {uuid: os.path.join(files_repository.folder(path, point), DEFINITION) for uuid, point in last.items()}
+    tags = {uuid: xml_summary.read(files_repository.read_text(file))[0]["tags"] for uuid, file in files.items()}
+    return [uuid for uuid in tags if tag in tags[uuid]]
 
 
 def _damage(path: str, repository: Repository, whole: Repository, *, verify: bool) -> dict[str, list[str]]:

@@ -20,12 +20,17 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     plan_points,
     plan_restore,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import RestorePlan, RestoreSpec
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import (
+    RestoreNetwork,
+    RestorePlan,
+    RestoreSpec,
+)
 from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_guest_steps,
@@ -104,6 +109,14 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
     def pool(self, name: str) -> PoolDirectory:
         """The pool with its directory; raises NotFound."""
         return run_pool_directory.pool_of(self._connection, name)
+
+    @asked
+    def network(self, name: str) -> RestoreNetwork | None:
+        """The libvirt network with this name."""
+        with contextlib.suppress(NotFound), explained("read network", name):
+            found = self._connection.networkLookupByName(name)
+            return RestoreNetwork(bool(found.isActive()), xml_host.network(found.XMLDesc())["forward"])
+        return None
 
     @asked
     def flat_size_bytes(self, path: str) -> int:

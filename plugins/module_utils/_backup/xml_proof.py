@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import connect
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, sealed
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve, text
@@ -23,7 +24,6 @@ _KEPT = (
 _UNNOTED = ("graphics", "audio", "sound", "redirdev", "redirfilter")
 # Of the host: a share of what its own guests need, or names of its labels, and QEMU's own command line.
 _OF_THE_HOST = ("cputune", "numatune", "blkiotune", "memoryBacking", "resource", "seclabel")
-_NIC = ("mac", "model", "address", "alias", "boot", "acpi")
 _LOCAL = {"tpm": ("emulator",), "rng": ("random", "builtin")}  # backends that connect to nothing
 
 
@@ -54,7 +54,7 @@ def isolated(xml: str, *, name: str, kept: t.Collection[str], log: str) -> Isola
             devices.remove(device)
             notes += [f"{why} is left out"] if why else []
     for interface in devices.findall("interface"):
-        _connect(interface, name)
+        connect(interface, name)
     for disk in devices.findall("disk"):
         _empty(disk, kept)
     for video in devices.findall("video/model/acceleration"):
@@ -124,18 +124,6 @@ def _empty(disk: Element, kept: t.Collection[str]) -> None:
     for part in [*disk.findall("source"), *disk.findall("backingStore")]:
         disk.remove(part)
     disk.set("type", "file")
-
-
-def _connect(interface: Element, network_name: str) -> None:
-    """Connect an interface to a network, whatever it was connected to."""
-    for part in list(interface):
-        if part.tag not in _NIC:
-            interface.remove(part)
-    interface.attrib.clear()
-    interface.set("type", "network")
-    make(interface, "source", network=network_name)
-    if interface.find("model") is None:
-        make(interface, "model", type="virtio")
 
 
 def _log(devices: Element, path: str) -> bool:

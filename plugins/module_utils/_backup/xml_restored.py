@@ -22,8 +22,9 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     text,
 )
 
-__all__ = ["definition", "read_only_files"]
+__all__ = ["connect", "definition", "read_only_files"]
 
+_NIC = ("mac", "model", "address", "alias", "boot", "acpi")  # of an interface, whatever it is connected to
 # What the record of then tells of files and migrations of then.
 _OF_THEN = ("volume", "making", "copying", "copy", "snapshot", "moving", "moving-made", "moving-goes")
 
@@ -37,11 +38,14 @@ def definition(
     seed: str | None,
     nvram: str | None,
     volumes: t.Sequence[OwnedVolume],
+    network: str | None = None,
 ) -> str:
     """The definition of a point with restored disks (path and format by target), seed and UEFI variables, and with the
-    record of these. With another UUID it has nothing of what only the original can be or have.
+    record of these. With another UUID it has nothing of what only the original can be or have, except MAC addresses on
+    another `network`, if all interfaces go there.
     """
     before = parse(then)
+    nics = [(nic.find("mac").get("address"), _network(nic)) for nic in before.iterfind("devices/interface")]
     is_copy = before.findtext("uuid") != uuid
     root = parse(xml_cloned.document(then, name=name, uuid=uuid)) if is_copy else before
     seeds = _seeds(parse(then)) if is_copy and seed else []
@@ -50,6 +54,10 @@ def definition(
         target = disk.find("target").get("dev")
         if target in files:
             _let_be_file(disk, *files[target])
+    for nic, (mac, was) in zip(root.findall("devices/interface") if network else (), nics):
+        connect(nic, str(network))
+        if was != network:
+            child(nic, "mac").set("address", mac)
     if seed:
         for disk in _seeds(root):
             _let_be_file(disk, seed, "raw")
@@ -68,6 +76,24 @@ def read_only_files(xml: str) -> list[str]:
     disks = [disk for disk in parse(xml).iterfind("devices/disk") if fields_disk.name_of(disk) != "seed"]
     reads = [disk for disk in disks if disk.find("readonly") is not None or disk.get("device") in ("cdrom", "floppy")]
     return [one.get("file") for disk in reads for one in disk.iterfind("source[@file]")]
+
+
+def connect(interface: Element, network: str) -> None:
+    """Connect an interface to a libvirt network, whatever it was connected to."""
+    for part in list(interface):
+        if part.tag not in _NIC:
+            interface.remove(part)
+    interface.attrib.clear()
+    interface.set("type", "network")
+    make(interface, "source", network=network)
+    if interface.find("model") is None:
+        make(interface, "model", type="virtio")
+
+
+def _network(interface: Element) -> str | None:
+    """The libvirt network of an interface."""
+    source = interface.find("source[@network]")
+    return None if source is None else source.get("network")
 
 
 def _seeds(root: Element) -> list[Element]:

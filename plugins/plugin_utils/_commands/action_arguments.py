@@ -288,7 +288,7 @@ def _missing(action: PlaybookAction, values: Given) -> t.Iterator[ArgumentProble
 def _choice_of_guests(action: PlaybookAction, values: Given) -> t.Iterator[ArgumentProblem]:
     """Problems of the choice between guest and tag in actions that take both."""
     by_name, by_tag = bool(values.get("guest")), bool(values.get("tag"))
-    if "tag" in action.arguments and not by_name and not by_tag:
+    if {"guest", "tag"} <= set(action.arguments) and not by_name and not by_tag:
         remedy = "write -e guest=NAME, -e guest=NAME,NAME, -e guest='PATTERN*' or -e tag=TAG"
         yield ArgumentProblem("guest", f"{action.name} requires a guest or a tag", remedy=remedy)
     if by_name and by_tag:

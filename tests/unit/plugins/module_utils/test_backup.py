@@ -502,6 +502,15 @@ def test_what_there_is_to_see_to() -> None:
         plan_backup_info.check_found(["nobody", "here", "g"], repository, ["here"], STORE)
 
 
+def test_a_repository_as_it_was() -> None:
+    repository = Repository(REPOSITORY, chain(1, 2), (), (point(3),))
+    assert plan_backup_info.until(repository, None) == repository
+    [first, second] = repository.points
+    then = plan_backup_info.until(repository, second.created_s - 1)
+    assert (then.points, then.unfinished) == ((first,), ())
+    assert plan_backup_info.until(repository, second.created_s).points == (first, second)
+
+
 def test_two_runs_that_make_a_repository_agree_on_its_mark(tmp_path: Path) -> None:
     marks = set()
     (tmp_path / "corral-backup.json.killed").touch()
@@ -523,4 +532,8 @@ def test_an_empty_directory_has_no_backups_of_the_guests_of_its_host() -> None:
 def test_durations() -> None:
     assert [plan_backup_info.seconds(text) for text in ("90m", "24 h", "7d", "2w")] == [5400, 86400, 604800, 1209600]
     with pytest.raises(BadInput, match=r"repository: .*; every: must be a number and one of m, h, d and w"):
-        plan_backup_info.checked({"repository": "b", "every": "1 day", "proven": None})
+        plan_backup_info.checked({"repository": "b", "every": "1 day", "proven": None, "at": None})
+    noon = {"repository": "/b", "every": "1d", "proven": None, "at": "2026-11-25T12:00:00Z"}
+    with pytest.raises(BadInput, match="at: every and proven count from now"):
+        plan_backup_info.checked(noon)
+    assert plan_backup_info.checked({**noon, "every": None}).at_s == 1_795_608_000

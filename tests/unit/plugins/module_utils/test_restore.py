@@ -25,9 +25,13 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     RestoreDisk,
     SwappedDisk,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import RestorePlan, RestoreSpec
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import (
+    RestoreNetwork,
+    RestorePlan,
+    RestoreSpec,
+)
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, disks
@@ -101,6 +105,7 @@ class Host:
     links: t.Collection[str] = ()
     marks: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     chains: t.Sequence[str] = ()
+    networks: t.Mapping[str, RestoreNetwork] = dataclasses.field(default_factory=dict)
     marker: str | None = '{"version": 1, "id": "r"}'
 
     def facts(self, _path: str) -> RepositoryFacts:
@@ -156,6 +161,9 @@ class Host:
         if name == "vg":
             return PoolDirectory("vg", "logical", "/dev/vg", here=True)
         return PoolDirectory(name, "dir", f"/p/{name}", here=True)
+
+    def network(self, name: str) -> RestoreNetwork | None:
+        return self.networks.get(name)
 
     def free_in(self, _directory: str) -> int:
         return self.free
@@ -363,7 +371,7 @@ def test_all_problems_at_once() -> None:
 
 def options(**given: t.Any) -> dict[str, t.Any]:
     """All options of the module."""
-    names = ("point", "at", "name", "disks", "pool", "confirm")
+    names = ("point", "at", "name", "disks", "pool", "confirm", "network")
     bare = {"repository": "/r", "guest": "g", "run": False, "keep_replaced_h": 168}
     return {**dict.fromkeys(names), **bare, **given}
 
@@ -433,3 +441,43 @@ def test_a_last_look() -> None:
     plan_restore.check_absent(define, None)
     with pytest.raises(Refused, match="is here by now; run again"):
         plan_restore.check_absent(define, Host(here=TWO).guest("g"))
+
+
+NETWORKS = {
+    "lone": RestoreNetwork(active=True, forward="isolated"),
+    "n": RestoreNetwork(active=True, forward="nat"),
+    "off": RestoreNetwork(active=False, forward="isolated"),
+    "lan": RestoreNetwork(active=True, forward="bridge"),
+}
+
+
+@pytest.mark.parametrize(("network", "keeps"), [("lone", True), ("n", False)])
+def test_on_another_network_interfaces_keep_their_addresses(network: str, keeps: bool) -> None:
+    """So that the system inside finds them; on the same one, the original may be."""
+    made = planned(Host(here=TWO, networks=NETWORKS), name="then", network=network)
+    [define] = [step for step in made.steps if isinstance(step, DefineRestored)]
+    root = parse(define.xml)
+    assert [one.get("network") for one in root.iterfind("devices/interface/source")] == [network]
+    assert (root.find("devices/interface/mac").get("address") == "52:54:00:11:22:33") is keeps
+    assert root.findtext("uuid") == NEW
+
+
+def test_a_guest_that_is_gone_comes_back_on_another_network() -> None:
+    made = planned(Host(files=(), networks=NETWORKS), network="n")
+    [define] = [step for step in made.steps if isinstance(step, DefineRestored)]
+    assert parse(define.xml).find("devices/interface/source").get("network") == "n"
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        ("none", "there is no network none; create it"),
+        ("off", "network off is off; start it (virsh net-start off)"),
+        ("lan", "network lan (forward mode bridge) has no bridge of its own"),
+    ],
+)
+def test_networks_that_do_not_fit(network: str, reason: str) -> None:
+    with pytest.raises(VirtError, match=re.escape(reason)):
+        planned(Host(here=TWO, networks=NETWORKS), name="then", network=network)
+    with pytest.raises(Refused, match="network is only for a guest that is not here"):
+        planned(Host(here=TWO, networks=NETWORKS), confirm="g", network=network)

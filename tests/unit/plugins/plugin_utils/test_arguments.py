@@ -254,7 +254,7 @@ REFUSED: list[tuple[str, Given, str]] = [
     (
         "pools",
         {"pool": "data"},
-        "pool: pools does not take it; it belongs to add_disk, migrate, move_disk, restore, prove, volumes",
+        "pool: pools does not take it; it belongs to add_disk, migrate, move_disk, restore, restore_group, prove, volumes",
     ),
     ("start", {"guest": "a", "virt_grup": "kvm"}, "virt_grup: start has no such argument; did you mean virt_group?"),
     ("awx_setup", {"awx_scm_ur1": "x"}, "awx_scm_ur1: awx_setup has no such argument; did you mean awx_scm_url?"),
