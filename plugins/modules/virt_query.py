@@ -79,6 +79,14 @@ domains:
       type: dict
       returned: always
       sample: {count: 3, oldest_age_s: 777600}
+    backup:
+      description: When M(corral.virt.virt_backup) has last made a backup that has all of the guest (C(age_s), in
+        seconds), when M(corral.virt.virt_prove) has last proven one on its hypervisor (C(proven_age_s)), and how old
+        they may be by tags such as C(backup-24h) and C(proven-7d) (C(every_s), C(proven_every_s)); each is null without
+        one. C(late) is true if one is older or missing.
+      type: dict
+      returned: always
+      sample: {age_s: 7200, proven_age_s: 172800, every_s: 86400, proven_every_s: 604800, late: false}
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
     moving:
       description: Destination host of the guest while a migration record exists; otherwise null.

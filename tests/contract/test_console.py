@@ -63,6 +63,7 @@ def test_a_guest_comes_changes_and_goes(host: t.Any, following: tuple[Store, Wat
         "persistent": True,
         "autostart": False,
         "snapshots": {"count": 0, "oldest_s": None},
+        "backup": {"at_s": None, "proven_s": None, "every_s": None, "proven_every_s": None},
     }
     assert store.get(key) == expected
     domain.create()

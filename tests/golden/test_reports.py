@@ -31,6 +31,7 @@ WEB1: dict[str, t.Any] = {
     "addresses": ["192.0.2.7", "2001:db8::7"],
     "tags": ["front", "apart-web"],
     "snapshots": {"count": 3, "oldest_age_s": 9 * 86400},
+    "backup": {"age_s": 7200, "proven_age_s": 9 * 86400, "every_s": 86400, "proven_every_s": 7 * 86400, "late": True},
 }
 OFF: dict[str, t.Any] = {
     "name": "a-guest-that-is-off",

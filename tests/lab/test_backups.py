@@ -243,6 +243,8 @@ def test_the_chain_goes_on_after_a_migration() -> None:
 
 def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
     guest()
+    tags = "<guest><tag>backup-24h</tag><tag>proven-7d</tag></guest>"
+    on(f"virsh -q metadata g urn:corral:virt:guest:1 --key corral --set '{tags}' --live --config")
     book = ("ansible-playbook", *LAB.ask_nobody, "-e", f"virt_backup_repository={REPOSITORY}", "--limit", "hyper1")
     text = (ROOT / "docs/docsite/rst/guide_backups.rst").read_text()
     shown = [
@@ -250,11 +252,14 @@ def test_the_playbooks_say_what_is_there_and_what_is_due() -> None:
         for line in re.findall(r"^    \$ ansible-playbook (corral\.virt\.backups? .*)$", text, re.MULTILINE)
     ]
     output = [
-        LAB.run(*book, *(word.replace("web1", "g") for word in words), ok="proven=7d" not in words) for words in shown
+        LAB.run(*book, *(word.replace("web1", "g") for word in words), ok="corral.virt.backups" not in words)
+        for words in shown
     ]
+    assert re.search(r" g +running .* seconds, not proven ", LAB.run(*book, "corral.virt.query", "-e", "format=table"))
     assert "no backup of g was proven" in " ".join(output)
     assert "finish the backup of g" in output[0]
-    assert all(re.search(r"hyper1 +g +\d{8}T\d{6}Z-\w{8} .* all ", printed) for printed in output[1:])
+    reports = [printed for words, printed in zip(shown, output, strict=True) if "corral.virt.backups" in words]
+    assert all(re.search(r"hyper1 +g +\d{8}T\d{6}Z-\w{8} .* all ", printed) for printed in reports)
     on(f"rm {file_of('*', 'vda.qcow2')}")
     broken = LAB.run(*book, "corral.virt.backups", "-e", "every=1h", ok=False)
     assert "its file vda.qcow2 is missing" in broken and "g has no backup" in broken

@@ -674,8 +674,8 @@ DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
     "virt_domain": 327,  # with all that is looked at before a disk or a definition goes, and the check of seeds
     "virt_domains": 327,  # and all that a definition may need of its host
-    "virt_domain_info": 150,
-    "virt_host_info": 57,  # with thin pools, and the notes on disks that are being removed
+    "virt_domain_info": 152,
+    "virt_host_info": 59,  # with thin pools, and the notes on disks that are being removed
     "virt_image": 175,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
@@ -689,7 +689,7 @@ BUDGETS_KIB |= {
     "virt_pool_drain": 255,
     "virt_backup": 136,
     "virt_backup_files": 60,
-    "virt_backup_info": 53,
+    "virt_backup_info": 57,
     "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
     "virt_restore": 360,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_prove": 390,  # with all of a restore
@@ -713,7 +713,7 @@ BUDGETS_KIB |= {
     "virt_mounts": 40,
     "virt_writable": 48,
     "virt_addresses": 52,
-    "virt_query": 60,
+    "virt_query": 62,
 }
 
 

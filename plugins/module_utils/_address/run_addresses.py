@@ -114,7 +114,7 @@ def do(connection: t.Any, todo: t.Mapping[plan_address_steps.RecordAddresses, st
     """Record addresses with each guest, found by its UUID; missing guests are skipped."""
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
-            metadata.set_addresses(libvirt_query.by_uuid(connection, uuid), step.xml)
+            metadata.set_everywhere(libvirt_query.by_uuid(connection, uuid), step.xml, "corral-seen")
 
 
 def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, AddressOutcome]:

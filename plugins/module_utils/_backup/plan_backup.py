@@ -149,6 +149,7 @@ class BackupPlan(Plan[GuestStep]):
 
     point: BackupPoint | None = None  # the new one
     bytes_expected: int = 0
+    newest: str = ""  # the ID of the point that has what the guest has now
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,7 +267,8 @@ def plan(scene: BackupScene) -> BackupPlan:
             f"{bytes_text(made.bytes_expected + _SPARE_BYTES)}; make room, or keep less (keep)"
         )
     notes = (*made.notes, *_notes(scene, made.point, disks))
-    return dataclasses.replace(made, steps=(*first, *made.steps, *_pruning(scene, made.point)), notes=notes)
+    steps = (*first, *made.steps, *_pruning(scene, made.point))
+    return dataclasses.replace(made, steps=steps, notes=notes, newest=made.point.id)
 
 
 def point_id(now_s: int, token: str) -> str:
@@ -360,7 +362,8 @@ def _off(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
     newest = scene.points[-1] if scene.points else None
     now = [_backup_disk(scene, disk) for disk in disks]
     if newest and not newest.running and [_content(disk) for disk in newest.disks] == [_content(one) for one in now]:
-        return BackupPlan(notes=(f"{scene.found.name} was not written since backup {newest.id}",))
+        note = f"{scene.found.name} was not written since backup {newest.id}"
+        return BackupPlan(notes=(note,), newest=newest.id)
     why = "all, as the guest is off"
     point = _new_point(scene, [dataclasses.replace(one, reason=why) for one in now])
     copies = [CopyDisk(*scene.whose, point, disk.target, str(disk.path), disk.format, why) for disk in disks]

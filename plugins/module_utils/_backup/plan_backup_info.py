@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import re
 import shlex
 import typing as t
 
@@ -23,29 +22,28 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, due, seconds
 
 __all__ = [
     "BackupPolicy",
+    "KnownGuest",
     "check_found",
     "checked",
     "chosen",
     "described",
     "inherited",
     "problems",
-    "seconds",
     "until",
 ]
 
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DURATION = re.compile(r"(\d+) ?([mhdw])")
 
+class KnownGuest(t.NamedTuple):
+    """A guest of the host, with what is noted with it."""
 
-def seconds(duration: str) -> int:
-    """The seconds of a duration such as 24h; raises ValueError."""
-    found = _DURATION.fullmatch(duration)
-    if not found:
-        raise ValueError(f"must be a number and one of m, h, d and w, such as 24h, not {duration!r}")
-    return int(found.group(1)) * _UNITS[found.group(2)]
+    name: str
+    uuid: str
+    tags: tuple[str, ...] = ()
+    note: BackupNote = BackupNote()
 
 
 class BackupPolicy(t.NamedTuple):
@@ -207,13 +205,12 @@ def problems(
     repository: Repository,
     guests: t.Sequence[t.Mapping[str, t.Any]],
     *,
-    known: t.Collection[tuple[str, str]],
+    known: t.Collection[KnownGuest],
+    now_s: int,
     policy: BackupPolicy,
     wanted: t.Sequence[str] | None,
 ) -> t.Iterator[str]:
-    """What to see to: damaged and interrupted points, and guests of the host whose last backup is too old or missing;
-    `known` are name and UUID of those.
-    """
+    """What to see to: damaged and interrupted points, and guests of the host that miss a backup."""
     if not repository.id and known:
         yield "the repository is empty: no backup was made yet, or its filesystem is not mounted"
     for one in repository.broken:
@@ -228,19 +225,22 @@ def problems(
             ident, proof = tried[-1]
             yield f"backup {ident} of {guest['name']} was not proven on {proof['at']}: {proof['why']}"
     by_uuid = {guest["uuid"]: guest for guest in guests}
-    for name, uuid in sorted(known):
-        if not is_proof_name(name) and (wanted is None or name in wanted or uuid in wanted):
-            yield from _missed(name, by_uuid.get(uuid), policy)
+    for here in sorted(known) if policy.at_s is None else ():
+        if not is_proof_name(here.name) and (wanted is None or {here.name, here.uuid} & {*wanted}):
+            yield from _missed(here, by_uuid.get(here.uuid), policy, now_s)
 
 
-def _missed(name: str, guest: t.Mapping[str, t.Any] | None, policy: BackupPolicy) -> t.Iterator[str]:
-    """What a guest of the host lacks."""
+def _missed(one: KnownGuest, guest: t.Mapping[str, t.Any] | None, policy: BackupPolicy, now_s: int) -> t.Iterator[str]:
+    """What a guest of the host lacks, by its own tags or else by what is asked for."""
+    name, own = one.name, due(one.tags)
+    asked = (policy.every_s, policy.proven_s)
+    policy = BackupPolicy(*(asked[at] if own[at] is None else own[at] for at in (0, 1)))
     if guest is None:
         if policy.every_s is not None or policy.proven_s is not None:
             yield f"{name} has no backup"
         return
     for what, age_s, due_s in (
-        ("backup", guest["age_s"], policy.every_s),
+        ("backup", _age_s(guest, one.note, now_s), policy.every_s),
         ("proven restore", guest["proven"] and guest["proven"]["age_s"], policy.proven_s),
     ):
         if due_s is not None and age_s is None:
@@ -248,3 +248,9 @@ def _missed(name: str, guest: t.Mapping[str, t.Any] | None, policy: BackupPolicy
             yield f"no backup of {name} was proven by a restore; prove one: {prove}"
         elif due_s is not None and age_s > due_s:
             yield f"the last {what} of {name} is {age_s // 60} minutes old, and one is due every {due_s // 60} minutes"
+
+
+def _age_s(guest: t.Mapping[str, t.Any], note: BackupNote, now_s: int) -> int:
+    """For how long the guest may differ from its last point: a later run has seen that it was the same until then."""
+    since_s = now_s - note.at_s if note.at_s is not None and note.point == guest["last"] else guest["age_s"]
+    return int(min(guest["age_s"], since_s))

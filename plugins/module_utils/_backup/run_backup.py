@@ -30,12 +30,19 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import BackupPlan, BackupSpec, Checkpoint
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import libvirt_disk_move
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_snapshot
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    libvirt_query,
+    xml_backed,
+    xml_host,
+    xml_snapshot,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, states
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Note
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import files_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -46,6 +53,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
 
 __all__ = ["BackupGuestHost", "converge"]
 
@@ -80,10 +88,12 @@ def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any]
         result = run_guests.result(spec.guest, made, [*first, *told])
         repairs = run_guests.result(spec.guest, mended)
         point = work.finished or made.point
+        noted: list[str] = gate.perform(lambda: work.note(made.newest), otherwise=list)
         took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
         return {
             **result,
             **took,
+            "notes": [*result["notes"], *noted],
             "changed": result["changed"] or repairs["changed"],
             "steps": [*repairs["steps"], *result["steps"]],
             "point": point.id if point else None,
@@ -91,6 +101,13 @@ def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any]
             "stored_bytes": point.stored_bytes if point and work.finished else made.bytes_expected,
             "frozen_s": work.frozen_s,
         }
+
+
+def note(connection: t.Any, uuid: str, **values: t.Any) -> None:
+    """Note fields of `BackupNote` with the guest; the others stay."""
+    domain = libvirt_query.by_uuid(connection, uuid)
+    noted = xml_backed.read(states.record(domain, BACKED))._replace(**values)
+    metadata.set_everywhere(domain, xml_backed.document(noted), "corral-backup")
 
 
 def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:
@@ -225,6 +242,16 @@ class _Work:
         assumed = gate.assumes(lambda: bool(again))
         made = plan_backup.plan(plan_backup.scene(self.spec, self.host, again, assumed=assumed))
         return made, gate.run(made.steps, self.do)
+
+    def note(self, point: str) -> list[str]:
+        """Note with the guest that a point has what it has now; nothing without one."""
+        if self._found is None or not point:
+            return []
+        try:
+            note(self.connection, self._found.uuid, point=point, at_s=self.host.now_s())
+        except VirtError as error:
+            return [f"{self.spec.guest} is backed up, but reports do not show it until the next backup: {error}"]
+        return []
 
     def do(self, step: GuestStep) -> object:
         """Do one step."""

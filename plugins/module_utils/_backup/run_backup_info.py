@@ -17,7 +17,10 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     Repository,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_summary
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_backed, xml_summary
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
 
 __all__ = ["read"]
 
@@ -28,17 +31,23 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     path, wanted = os.path.normpath(params["repository"]), params["guests"] or None
     facts = files_repository.look(path)
     is_empty = checked_repository(path, facts, "cannot read backups", empty=True)
-    known = libvirt_query.of_all(connection, lambda domain: (domain.name(), domain.UUIDString()))
+    known = libvirt_query.of_all(connection, _known)
     whole = Repository("") if is_empty else files_repository.read(path, str(facts.marker))
     whole = plan_backup_info.until(whole, policy.at_s)
-    plan_backup_info.check_found(wanted, whole, [word for one in known for word in one], path)
+    plan_backup_info.check_found(wanted, whole, [word for one in known for word in (one.name, one.uuid)], path)
     if params["tag"] is not None:
         wanted = _tagged(path, plan_backup_info.chosen(whole, wanted), params["tag"])
     repository = plan_backup_info.chosen(whole, wanted)
     damage = _damage(path, repository, whole, verify=params["verify"])
-    guests = plan_backup_info.described(repository, damage, int(time.time()))
-    problems = plan_backup_info.problems(repository, guests, known=known, policy=policy, wanted=wanted)
+    now_s = int(time.time())
+    guests = plan_backup_info.described(repository, damage, now_s)
+    problems = plan_backup_info.problems(repository, guests, known=known, now_s=now_s, policy=policy, wanted=wanted)
     return {"guests": guests, "problems": list(problems)}
+
+
+def _known(domain: t.Any) -> plan_backup_info.KnownGuest:
+    tags, note = brief.tags(states.record(domain)), xml_backed.read(states.record(domain, BACKED))
+    return plan_backup_info.KnownGuest(domain.name(), domain.UUIDString(), tuple(tags), note)
 
 
 def _tagged(path: str, repository: Repository, tag: str) -> list[str]:

@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_repository,
     libvirt_proof,
     plan_prove,
+    run_backup,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint, Proof
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_prove import LeftProof, ProofPlan, ProofSpec
@@ -180,7 +181,10 @@ class _Work:
     def record(self, _step: plan_prove.RecordProof) -> None:
         """Record in the repository how it went."""
         proof = Proof(int(time.time()), self.host.host_uuid(), self.evidence, self.seconds, self.why)
-        files_repository.write_proof(self.spec.repository, t.cast(BackupPoint, self._point), proof)
+        point = t.cast(BackupPoint, self._point)
+        files_repository.write_proof(self.spec.repository, point, proof)
+        if proof.ok and libvirt_query.find_by_uuid(self.connection, point.uuid):  # for reports; else it is elsewhere
+            run_backup.note(self.connection, point.uuid, proven_s=proof.ended_s)
 
 
 _DOERS: dict[type[GuestStep], t.Callable[[t.Any, t.Any], object]] = {

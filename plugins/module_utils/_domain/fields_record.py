@@ -32,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
 
 __all__ = ["RECORD", "arrived", "differing", "document", "fingerprint", "identified", "of", "read", "update"]
 
-_OURS = ("corral:guest", "corral-seen:guest")
+_OURS = ("corral:guest", "corral-seen:guest", "corral-backup:guest")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
-from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, OURS
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
 
 __all__ = [
@@ -189,7 +189,7 @@ def definition_then(snapshot_xml: str, now: str, overlays: t.Mapping[str, str]) 
 
 def _keep_record(then: Element, present: Element) -> None:
     """Replace our elements of the metadata by the present ones: addresses, disks and snapshots do not go back."""
-    ours = [f"{{{namespace}}}guest" for namespace in (CORRAL, SEEN)]
+    ours = [f"{{{namespace}}}guest" for namespace in OURS]
     metadata = then.find("metadata")
     if metadata is None:
         metadata = make(then, "metadata")

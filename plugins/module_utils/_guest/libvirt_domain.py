@@ -181,5 +181,5 @@ _ON_GUEST: dict[type[plan_guest_steps.GuestStep], t.Callable[..., object]] = {
     plan_guest_steps.SetLifecycle: _set_lifecycle,
     plan_guest_steps.SetStatsPeriod: _set_stats_period,
     plan_guest_steps.GrowRunningDisk: lambda domain, step: libvirt_blockjob.grow(domain, step.target, step.size_bytes),
-    plan_guest_steps.RecordAddresses: lambda domain, step: metadata.set_addresses(domain, step.xml),
+    plan_guest_steps.RecordAddresses: lambda domain, step: metadata.set_everywhere(domain, step.xml, "corral-seen"),
 }

@@ -33,7 +33,11 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
             if gate is None
             else run_addresses.refresh(connection, search.names, search.timeout_s, gate)
         )
-        return run_summary.guests(connection, asked=lambda item: _snapshots(item, search.names))
+        return run_summary.guests(
+            connection,
+            more=lambda root: {"backup": run_summary.backup(root)},
+            asked=lambda item: _snapshots(item, search.names),
+        )
 
     found, host = run_measure.measured(connection, read) if load else (read(), None)
     seen = {guest["uuid"]: guest["addresses"] for guest in recorded.pop("guests")}

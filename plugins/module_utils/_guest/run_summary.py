@@ -11,13 +11,14 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_summary
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed, xml_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics as figures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
 
-__all__ = ["active", "block_sizes", "each", "guests", "memory_used_mib", "snapshots"]
+__all__ = ["active", "backup", "block_sizes", "each", "guests", "memory_used_mib", "snapshots"]
 
 Described = t.Mapping[str, t.Any]  # a guest
 
@@ -53,6 +54,15 @@ def snapshots(item: t.Any) -> dict[str, int | None]:
     count, roots = figures.snapshots(item)
     oldest_s = xml_summary.oldest_s(roots)
     return {"count": count, "oldest_age_s": None if oldest_s is None else int(time.time()) - oldest_s}
+
+
+def backup(root: t.Any) -> dict[str, t.Any]:
+    """The ages of a guest's last backup and last proof, what its tags allow, and whether one is older."""
+    tags = [one.text or "" for one in root.iterfind(f"metadata/{{{CORRAL}}}guest/{{{CORRAL}}}tag")]
+    noted, due, now_s = xml_backed.within(root), xml_backed.due(tags), int(time.time())
+    ages = [None if at_s is None else max(0, now_s - at_s) for at_s in (noted.at_s, noted.proven_s)]
+    late = any(limit is not None and (age is None or age > limit) for limit, age in zip(due, ages))
+    return {"age_s": ages[0], "proven_age_s": ages[1], "every_s": due[0], "proven_every_s": due[1], "late": late}
 
 
 def active(guests: t.Iterable[Described]) -> list[Described]:

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
 
-__all__ = ["claimed", "set_addresses", "set_record", "write"]
+__all__ = ["claimed", "set_everywhere", "set_record", "write"]
 
 
 def write(domain: t.Any, xml: str, flags: int, prefix: str = "corral") -> None:
@@ -51,8 +51,8 @@ def set_record(domain: t.Any, stored: str | None, live: str | None) -> None:
             write(domain, record, flag)
 
 
-def set_addresses(domain: t.Any, xml: str) -> None:
-    """Record the guest's seen addresses in its stored and running definition; an empty text removes them."""
+def set_everywhere(domain: t.Any, xml: str, prefix: str) -> None:
+    """Replace an element of the metadata in the stored and the running definition; an empty text removes it."""
     with explained("set metadata of", domain.name()):
         flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG if domain.isPersistent() else 0
-        write(domain, xml, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0), "corral-seen")
+        write(domain, xml, flags | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0), prefix)

@@ -76,10 +76,10 @@ def _did(domain: t.Any, figures: t.Mapping[str, int]) -> Doing:
     )
 
 
-def record(domain: t.Any) -> str | None:
-    """The collection's element of a guest's metadata; None without one. Raises NotFound."""
+def record(domain: t.Any, namespace: str = CORRAL) -> str | None:
+    """The collection's element of a guest's metadata, of one of its namespaces; None without one. Raises NotFound."""
     try:
-        return t.cast(str, domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, CORRAL))
+        return t.cast(str, domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, namespace))
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN_METADATA:
             return None

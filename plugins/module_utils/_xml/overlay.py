@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import OURS
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, copied, parse
 
 __all__ = [
@@ -85,7 +85,7 @@ def checked(xml: str, shape: Shape) -> str:
     if taken:
         raise ValueError(f"must not contain <{taken[0]}>: it has its own option")
     for kept in root.findall("metadata/*"):
-        if kept.tag[:1] != "{" or kept.tag[1:].partition("}")[0] in (CORRAL, SEEN):
+        if kept.tag[:1] != "{" or kept.tag[1:].partition("}")[0] in OURS:
             raise ValueError("must not contain <metadata> of the collection, or without a namespace")
     return xml
 

@@ -10,7 +10,7 @@ import functools
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL, SEEN
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import OURS
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     IDENTITIES,
     KEYS,
@@ -159,7 +159,7 @@ def stripped(root: Element) -> Element:
                 del loader.attrib[name]
     chosen += [one for one in root.findall("devices/emulator") if _EMULATORS.fullmatch(one.text or "")]
     kept = root.findall("metadata/*")  # what has no namespace, libvirt drops
-    chosen += [one for one in kept if "}" not in one.tag or one.tag[1:].partition("}")[0] in (CORRAL, SEEN)]
+    chosen += [one for one in kept if "}" not in one.tag or one.tag[1:].partition("}")[0] in OURS]
     for element in chosen:
         element.getparent().remove(element)
     for model in root.findall("devices/video/model")[: 1 if len(root.findall("devices/video")) == 1 else 0]:

@@ -155,7 +155,11 @@ def _query(result: Told, guests: Guests) -> dict[str, t.Any]:
     }
 
 
+_BACKUP = ("age_s", "proven_age_s", "every_s", "proven_every_s")
+
+
 def _guest(item: Told) -> dict[str, t.Any]:
+    backup = item.get("backup") or {}
     return {
         "name": str(item["name"]),
         "uuid": str(item["uuid"]),
@@ -175,6 +179,7 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "addresses": _texts(item.get("addresses")),
         "tags": _texts(item.get("tags")),
         "snapshots": {name: _number((item.get("snapshots") or {}).get(name)) for name in ("count", "oldest_age_s")},
+        "backup": {**{name: _number(backup.get(name)) for name in _BACKUP}, "late": bool(backup.get("late"))},
     }
 
 

@@ -83,6 +83,8 @@ def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] |
             ]
         lines += [f"  Address: {address}" for address in item.get("addresses") or ()]
         lines += _snapshots(item.get("snapshots") or {})
+        backup = tables.backup_ages(item.get("backup") or {})
+        lines += [f"  Backup: {backup}"] if backup != "-" else []
     return lines
 
 

@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZ
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_info import age_text
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
-__all__ = ["Paint", "amount", "columns", "count_and_age", "is_old", "size", "text"]
+__all__ = ["Paint", "amount", "backup_ages", "columns", "count_and_age", "is_old", "size", "text"]
 
 _BAR = 20
 _LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on
@@ -63,6 +63,20 @@ def count_and_age(snapshots: Report) -> str:
     return f"{snapshots.get('count') or '-'}{'' if age_s is None else f', oldest {age_text(age_s)}'}"
 
 
+def backup_ages(backup: Report) -> str:
+    """How old the last backup is, and its last proof: `2 hours, proven 9 days (late)`; `-` without one."""
+    words = []
+    for age_s, limit_s, done, missing in (
+        (backup.get("age_s"), backup.get("every_s"), "", "none"),
+        (backup.get("proven_age_s"), backup.get("proven_every_s"), "proven ", "not proven"),
+    ):
+        if age_s is not None:
+            words.append(f"{done}{age_text(age_s)}{' (late)' if limit_s is not None and age_s > limit_s else ''}")
+        elif limit_s is not None:
+            words.append(missing)
+    return ", ".join(words) or "-"
+
+
 def is_old(snapshots: Report) -> bool:
     """True if the oldest is too old to be of use."""
     return (snapshots.get("oldest_age_s") or 0) > _OLD_S
@@ -73,7 +87,7 @@ def _query(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
     rows = [_guest(guest) for host in hosts for guest in host.get("guests") or ()]
     title = [
         _Cell(word, right=word in _RIGHT)
-        for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "SNAPSHOTS", "ADDRESSES", "TAGS")
+        for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "SNAPSHOTS", "BACKUP", "ADDRESSES", "TAGS")
     ]
     names, *lines = _rows([title, *rows], paint)
     for host, head in zip(hosts, heads, strict=True):
@@ -120,6 +134,7 @@ def _guest(guest: Report) -> list[_Cell]:
         _Cell(_mib(guest["memory_mib"]), right=True),
         _Cell(size(sum(sizes)) if sizes else "-", right=True),
         _Cell(count_and_age(guest["snapshots"]), "yellow" if is_old(guest["snapshots"]) else None),
+        _Cell(backup_ages(guest["backup"]), "red" if guest["backup"]["late"] else None),
         _Cell(", ".join(guest["addresses"]) or "-"),
         _Cell(", ".join(guest["tags"]) or "-"),
     ]

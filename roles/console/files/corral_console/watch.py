@@ -16,12 +16,18 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_summary
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    libvirt_query,
+    xml_backed,
+    xml_host,
+    xml_summary,
+)
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import events, statistics
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import events, states, statistics
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
 
 from . import mark
 from .history import History
@@ -244,6 +250,7 @@ class Watcher:
                 tags=[tag[:_LONGEST_NAME] for tag in brief.tags(record)[:_MOST_TAGS]],
                 moving=brief.moving(record, one.uuid),
                 snapshots=_snapshots(one),
+                backup=_backup(one, record),
             )
             self._cards[one.uuid] = card
         elif (index + self._turn) % _SNAPSHOT_TURNS == 0:
@@ -316,6 +323,12 @@ class Mark:
             self._known = mark.read(self._relay)
         except mark.Unknown as error:
             _LOG.warning("cannot read maintenance and certificates of a host: %s", error)
+
+
+def _backup(one: events.Figures, record: str | None) -> dict[str, int | None]:
+    """When the guest was backed up and proven last, and how old that may be by its tags; not the ages, as above."""
+    noted, due = xml_backed.read(states.record(one.domain, BACKED)), xml_backed.due(brief.tags(record))
+    return {"at_s": noted.at_s, "proven_s": noted.proven_s, "every_s": due[0], "proven_every_s": due[1]}
 
 
 def _snapshots(one: events.Figures) -> dict[str, int | None]:

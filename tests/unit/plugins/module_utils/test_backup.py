@@ -31,7 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup im
     BackupSpec,
     Checkpoint,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_info import BackupPolicy
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_info import BackupPolicy, KnownGuest
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
     DeletePoint,
     DropCheckpoint,
@@ -39,7 +39,9 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     PushDisks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, seconds
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 
 UUID, HOST, STORE = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", "h1", "/srv/b"
@@ -482,7 +484,12 @@ def test_what_there_is_to_see_to() -> None:
     assert [one["restorable"] for one in guests[0]["points"]] == [False, False]
     told = list(
         plan_backup_info.problems(
-            repository, guests, known=[("g", UUID), ("other", "u2")], policy=BackupPolicy(DAY_S), wanted=None
+            repository,
+            guests,
+            known=[KnownGuest("g", UUID), KnownGuest("other", "u2")],
+            now_s=NOW_S,
+            policy=BackupPolicy(DAY_S),
+            wanted=None,
         )
     )
     assert told == [
@@ -500,6 +507,44 @@ def test_what_there_is_to_see_to() -> None:
     assert plan_backup_info.chosen(repository, ["g"]) == repository == plan_backup_info.chosen(repository, None)
     with pytest.raises(NotFound, match="has none of nobody, and there is no such guest here"):
         plan_backup_info.check_found(["nobody", "here", "g"], repository, ["here"], STORE)
+
+
+def test_a_guest_with_tags_has_a_policy_of_its_own() -> None:
+    """Whatever is asked for; and a run that has seen that its last backup is as new as the guest counts as one."""
+    points = chain(1)
+    [only] = points
+    repository, now_s = Repository(REPOSITORY, points), only.created_s + 2 * DAY_S
+    guests = plan_backup_info.described(repository, {}, now_s)
+
+    def told(*tags: str, note: BackupNote | None = None, every_s: int | None = None) -> list[str]:
+        known = [KnownGuest("g", UUID, tags, note or BackupNote())]
+        policy = BackupPolicy(every_s)
+        return list(plan_backup_info.problems(repository, guests, known=known, now_s=now_s, policy=policy, wanted=None))
+
+    assert told() == told("backup-7d", "backup-server", every_s=DAY_S) == []
+    late = "the last backup of g is 2880 minutes old, and one is due every 1440 minutes"
+    assert told("backup-24h") == told("backup-1d", every_s=9 * DAY_S) == told(every_s=DAY_S) == [late]
+    fresh = BackupNote(only.id, now_s - 60)
+    assert told("backup-24h", note=fresh) == []
+    assert told("backup-24h", note=fresh._replace(point="other")) == [late]
+    [unproven] = told("proven-7d")
+    assert unproven.startswith("no backup of g was proven by a restore")
+    assert list(
+        plan_backup_info.problems(
+            Repository("r"),
+            [],
+            known=[KnownGuest("h", "u", ("backup-24h",))],
+            now_s=0,
+            policy=BackupPolicy(),
+            wanted=None,
+        )
+    ) == ["h has no backup"]
+
+
+def test_a_note_of_backups_says_what_it_said() -> None:
+    for note in (BackupNote(), BackupNote("20261125T030000Z-00000001", 7, 8), BackupNote(proven_s=9)):
+        assert xml_backed.read(xml_backed.document(note)) == note
+    assert xml_backed.read(None) == xml_backed.read("<guest at='x' proven='-1'/>") == BackupNote()
 
 
 def test_a_repository_as_it_was() -> None:
@@ -524,13 +569,13 @@ def test_two_runs_that_make_a_repository_agree_on_its_mark(tmp_path: Path) -> No
 
 def test_an_empty_directory_has_no_backups_of_the_guests_of_its_host() -> None:
     assert plan_repository.checked_repository(STORE, RepositoryFacts(True), "cannot", empty=True)
-    for known, told in (((("g", UUID),), 1), ((), 0)):
-        found = plan_backup_info.problems(Repository(""), [], known=known, policy=BackupPolicy(), wanted=None)
+    for known, told in (((KnownGuest("g", UUID),), 1), ((), 0)):
+        found = plan_backup_info.problems(Repository(""), [], known=known, now_s=0, policy=BackupPolicy(), wanted=None)
         assert len([one for one in found if "its filesystem is not mounted" in one]) == told
 
 
 def test_durations() -> None:
-    assert [plan_backup_info.seconds(text) for text in ("90m", "24 h", "7d", "2w")] == [5400, 86400, 604800, 1209600]
+    assert [seconds(text) for text in ("90m", "24 h", "7d", "2w")] == [5400, 86400, 604800, 1209600]
     with pytest.raises(BadInput, match=r"repository: .*; every: must be a number and one of m, h, d and w"):
         plan_backup_info.checked({"repository": "b", "every": "1 day", "proven": None, "at": None})
     noon = {"repository": "/b", "every": "1d", "proven": None, "at": "2026-11-25T12:00:00Z"}

@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     proof_text,
     read_proof,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_info import BackupPolicy
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_info import BackupPolicy, KnownGuest
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_prove import ProofPlan, ProofSpec
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
@@ -267,12 +267,13 @@ def test_a_proof_stays_with_its_point(tmp_path: Path) -> None:
 
 
 def told(
-    proofs: dict[str, Proof], policy: BackupPolicy, known: t.Sequence[tuple[str, str]] = (("g", UUID),)
+    proofs: dict[str, Proof], policy: BackupPolicy, known: t.Sequence[KnownGuest] = (KnownGuest("g", UUID),)
 ) -> list[str]:
     """The problems two days after the second point."""
     repository = Repository("r", POINTS, proofs=proofs)
-    guests = plan_backup_info.described(repository, {}, POINTS[1].created_s + 2 * 86400)
-    return list(plan_backup_info.problems(repository, guests, known=known, policy=policy, wanted=None))
+    now_s = POINTS[1].created_s + 2 * 86400
+    guests = plan_backup_info.described(repository, {}, now_s)
+    return list(plan_backup_info.problems(repository, guests, known=known, now_s=now_s, policy=policy, wanted=None))
 
 
 def test_a_policy_of_proofs() -> None:
@@ -289,7 +290,7 @@ def test_a_policy_of_proofs() -> None:
         f"backup {NEXT} of g was not proven on T: no login came"
     ]
     assert told({FULL: failed}, BackupPolicy(None, 3 * 86400))[-1].startswith("no backup of g was proven")
-    assert told({}, BackupPolicy(1, 1), [(NAME, NEW)]) == [], "a guest that proves a backup needs none"
+    assert told({}, BackupPolicy(1, 1), [KnownGuest(NAME, NEW)]) == [], "a guest that proves a backup needs none"
 
 
 def test_the_report_of_a_guest() -> None:

@@ -9,7 +9,7 @@ import { Graphs } from "/static/graphs.js";
 import { JobsOf } from "/static/jobs.js";
 import { HostButtons, Maintenance, Progress, consoleRefusal, doTo, openGuestMenu, storageOf } from "/static/overview.js";
 import { Bar, Certificates, Expiry, Facts, State, Table, Waiting, useAnswer } from "/static/parts.js";
-import { bytes, diskUsed, guestLink, hostLink, memory, plural, readable, shown, snapshotsOf } from "/static/words.js";
+import { backupOf, bytes, diskUsed, guestLink, hostLink, memory, plural, readable, shown, snapshotsOf } from "/static/words.js";
 
 function Buttons({ guest, found, runs }) {
   const button = (name) => actionOf(name) && !refusal(name, guest) && html`<button onClick=${() => doTo(name, [guest])}>${name === "migrate" ? "Migrate to …" : label(name)}</button>`;
@@ -46,13 +46,14 @@ const source = (disk) => disk.source || disk.volume || disk.block || "";
 const network = (nic) => nic.bridge || nic.network || nic.dev || "";
 
 function GuestFacts({ guest, found }) {
-  const snapshots = snapshotsOf(guest);
+  const snapshots = snapshotsOf(guest), backup = backupOf(guest);
   return html`<section class="panel"><h2>Guest</h2><${Facts} facts=${[
       ["Addresses", found.addresses.join(", ") || "none known"],
       ["vCPUs", `${found.vcpus.current}${found.vcpus.maximum > found.vcpus.current ? ` of at most ${found.vcpus.maximum}` : ""}`],
       ["Memory", memory(found.memory.current_mib)],
       ["Description", found.description && readable(found.description)],
       ["Snapshots", snapshots && html`<span class=${snapshots.old ? "warn" : ""}>${snapshots.words}${snapshots.old ? "; a snapshot is no backup: delete it when it has done its work" : ""}</span>`],
+      ["Backup", backup && html`<span class=${backup.late ? "warn" : ""}>${backup.words}</span>`],
       ["Tags", guest.tags.map(shown).join(", ")],
       ["Starts with its host", guest.autostart ? "yes" : "no"],
       ["Machine", found.machine],

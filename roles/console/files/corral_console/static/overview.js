@@ -10,7 +10,7 @@ import { askFor, quick } from "/static/forms.js";
 import { Dock, Verdict, beginDrag, drag, dropOn, endDrag, openMigrate } from "/static/migrate.js";
 import { Bar, Expiry, State } from "/static/parts.js";
 import { openMenu, updateMenu } from "/static/ui.js";
-import { STATES, ago, bytes, guestLink, hostLink, memory, plural, readable, shown, snapshotsOf } from "/static/words.js";
+import { STATES, ago, backupOf, bytes, guestLink, hostLink, memory, plural, readable, shown, snapshotsOf } from "/static/words.js";
 
 // Guests that are chosen, by UUID.
 export const chosen = new Set();
@@ -96,6 +96,7 @@ class Card extends Component {
     const { name } = guest;
     const word = shown(name);
     const snapshots = snapshotsOf(guest);
+    const backup = backupOf(guest);
     const classes = ["card", stale && "stale", arriving && "arriving", isChosen && "chosen", isDragged && "dragged"].filter(Boolean).join(" ");
     const dragged = () => (chosen.has(guest.uuid) ? possible("migrate", chosenGuests()).able : [guest]);
     return html`<li class=${classes} data-guest=${name} data-state=${guest.state} data-host=${guest.host} data-uuid=${guest.uuid}
@@ -105,7 +106,7 @@ class Card extends Component {
         <a class="name" draggable=${false} href=${guestLink(guest)}>${word}</a><${State} value=${arriving ? "arriving" : guest.state} />
         <button class="plain more" aria-haspopup="menu" aria-label=${`Actions of ${word}`} onClick=${(event) => openGuestMenu(event.currentTarget, guest)}>⋯</button></div>
       ${guest.title && html`<div class="quiet cut about">${readable(guest.title)}</div>`}
-      <div class="quiet size">${withHost && `${guest.host}, `}${guest.vcpus ? `${plural(guest.vcpus, "vCPU")}, ` : ""}${memory(guest.memory_mib)}${snapshots && html`<span class=${snapshots.old ? "warn" : ""}>, snapshots: ${snapshots.words}</span>`}</div>
+      <div class="quiet size">${withHost && `${guest.host}, `}${guest.vcpus ? `${plural(guest.vcpus, "vCPU")}, ` : ""}${memory(guest.memory_mib)}${snapshots && html`<span class=${snapshots.old ? "warn" : ""}>, snapshots: ${snapshots.words}</span>`}${backup?.late && html`<span class="warn">, backup: ${backup.words}</span>`}</div>
       <div class="load">${runs && !arriving && !guest.migration && html`<${Bar} label="CPU" value=${cpu} />`}
         ${runs && !guest.migration && used !== null && used !== undefined && html`<${Bar} label="Memory" value=${used} />`}
         <${Progress} guest=${guest} job=${job} /></div>

@@ -37,6 +37,16 @@ export function snapshotsOf({ snapshots }) {
   return { words: `${count}${oldest ? `, oldest ${ago(oldest)}` : ""}`, old: Boolean(oldest) && Date.now() / 1000 - oldest > OLD_S };
 }
 
+// When a guest was backed up and proven last: `late` if one is older than its tags (backup-24h, proven-7d) allow.
+export function backupOf({ backup }) {
+  if (!backup) return null;
+  const parts = [[backup.at_s, backup.every_s, "", "none"], [backup.proven_s, backup.proven_every_s, "proven ", "not proven"]];
+  const found = parts.filter(([at, every]) => at !== null || every !== null);
+  const isLate = ([at, every]) => every !== null && (at === null || Date.now() / 1000 - at > every);
+  const say = (part) => (part[0] === null ? part[3] : `${part[2]}${ago(part[0])}${isLate(part) ? " (late)" : ""}`);
+  return found.length ? { words: found.map(say).join(", "), late: found.some(isLate) } : null;
+}
+
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;

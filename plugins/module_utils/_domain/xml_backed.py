@@ -1,0 +1,69 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""When a guest was backed up and proven last, and how often that is due by its tags."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from xml.etree import ElementTree
+
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
+
+__all__ = ["BackupNote", "document", "due", "read", "seconds", "within"]
+
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"(\d+) ?([mhdw])")
+_TAG = re.compile(r"(backup|proven)-(\d+[mhdw])")
+
+
+class BackupNote(t.NamedTuple):
+    """What is noted with a guest: its last point, until when that was as new as the guest, and its last proof."""
+
+    point: str | None = None
+    at_s: int | None = None
+    proven_s: int | None = None
+
+
+def seconds(duration: str) -> int:
+    """The seconds of a duration such as 24h; raises ValueError."""
+    found = _DURATION.fullmatch(duration)
+    if not found:
+        raise ValueError(f"must be a number and one of m, h, d and w, such as 24h, not {duration!r}")
+    return int(found.group(1)) * _UNITS[found.group(2)]
+
+
+def due(tags: t.Iterable[str]) -> tuple[int | None, int | None]:
+    """How old the last backup and the last proof may be, in seconds, by tags such as backup-24h and proven-7d."""
+    found = {one.group(1): seconds(one.group(2)) for tag in tags if (one := _TAG.fullmatch(tag))}
+    return found.get("backup"), found.get("proven")
+
+
+def read(document: str | None) -> BackupNote:
+    """The note in our element of a guest's metadata; None has none."""
+    return _of(ElementTree.fromstring(document) if document else None)  # noqa: S314 (libvirt wrote it)
+
+
+def within(root: t.Any) -> BackupNote:
+    """The note in a definition."""
+    return _of(root.find(f"metadata/{{{BACKED}}}guest"))
+
+
+def _of(element: t.Any) -> BackupNote:
+    if element is None:
+        return BackupNote()
+    at_s, proven_s = (
+        int(text) if text.isdecimal() else None for text in (element.get("at", ""), element.get("proven", ""))
+    )
+    return BackupNote(element.get("point"), at_s, proven_s)
+
+
+def document(note: BackupNote) -> str:
+    """The element, as libvirt's metadata call takes it."""
+    element = ElementTree.Element("guest")
+    for name, value in (("point", note.point), ("at", note.at_s), ("proven", note.proven_s)):
+        if value is not None:
+            element.set(name, str(value))
+    return ElementTree.tostring(element, encoding="unicode")
