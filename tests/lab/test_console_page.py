@@ -95,6 +95,37 @@ def test_a_guest_that_the_form_makes_has_a_display_that_no_network_reaches(brows
     LAB.on(host, "virsh destroy made1; virsh undefine made1 --nvram --remove-all-storage")
 
 
+def test_the_last_backup_of_a_guest_is_shown_and_that_it_is_late(browsing: Browsing) -> None:
+    noted = int(on("date +%s")) - 2 * 86400
+    note = "virsh -q metadata plain1 urn:corral:virt:{0}:1 --key {1} --set '{2}' --config --live"
+    on(note.format("guest", "corral", "<guest><tag>backup-24h</tag></guest>"))
+    on(note.format("backup", "corral-backup", f'<guest point="p" at="{noted}"/>'))
+    page = browsing.enter(viewport=TALL)
+    expect(card(page, "plain1").locator(".warn")).to_contain_text("backup: 2 days ago (late)")
+    card(page, "plain1").get_by_role("link", name="plain1").click()
+    expect(page.locator("span.warn", has_text="2 days ago (late)")).to_be_visible()
+    on(note.format("guest", "corral", "<guest/>"))
+    expect(page.locator("span.warn", has_text="2 days ago")).to_have_count(0)
+    expect(page.get_by_text("2 days ago")).to_be_visible()
+
+
+def test_the_snapshots_of_a_guest_are_counted(browsing: Browsing) -> None:
+    """Within a minute, as libvirt has no event of them."""
+    images = "/var/lib/libvirt/images"
+    disk = (
+        f"<disk type='file'><driver name='qemu' type='qcow2'/><source file='{images}/kept1'/><target dev='vda'/></disk>"
+    )
+    on(f"qemu-img create -q -f qcow2 {images}/kept1 1M")
+    on("virsh define /dev/stdin", given=GUEST.format("kept1").replace("</os>", f"</os><devices>{disk}</devices>"))
+    page = browsing.enter(viewport=TALL)
+    expect(card(page, "kept1")).to_be_visible()
+    on(f"virsh snapshot-create-as kept1 before --disk-only --diskspec vda,file={images}/kept1.before")
+    expect(card(page, "kept1")).to_contain_text("snapshots: 1, oldest", timeout=90_000)
+    card(page, "kept1").get_by_role("link", name="kept1").click()
+    expect(page.get_by_text("1, oldest")).to_be_visible()
+    on(f"virsh undefine kept1 --snapshots-metadata; rm {images}/kept1*")
+
+
 def test_names_that_look_alike_are_told_apart_where_it_matters(browsing: Browsing) -> None:
     page = browsing.enter(viewport=TALL)
     shown = "twin1⟨U+200B⟩"
