@@ -27,7 +27,8 @@ options:
     type: path
     required: true
   guests:
-    description: Names or UUIDs of guests. Without it, all.
+    description: Names or UUIDs of guests. Without it, all. Those that neither the repository nor the host has are in
+      RV(missing).
     type: list
     elements: str
   tag:
@@ -122,6 +123,7 @@ guests:
           elements: dict
           returned: always
 problems: {description: What to see to; also shown as warnings., returned: success, type: list, elements: str}
+missing: {description: Those of O(guests) that are not known here., returned: success, type: list, elements: str}
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._backup import run_backup_info

@@ -305,7 +305,7 @@ def test_a_proof_that_fails_or_is_killed_leaves_nothing() -> None:
     failed = LAB.module("virt_prove", ok=False, **{**PROVE, "probe": "echo no database; false", "timeout": 1})
     assert "success of the probe did not come within" in failed and "the probe exited with 1: no database" in failed
     assert on(LEFT) == "" and on(STATE) == before
-    book = ("ansible-playbook", "corral.virt.backups", f"-erepository={REPOSITORY}", "-eguest=p")
+    book = ("ansible-playbook", "corral.virt.backups", f"-erepository={REPOSITORY}", "-eguest=p", "--limit", "hyper1")
     assert "was not proven on" in LAB.run(*book, ok=False) and "proven=7d" not in LAB.run(
         *book, "-eproven=7d", ok=False
     )
@@ -322,8 +322,11 @@ def test_a_proof_that_fails_or_is_killed_leaves_nothing() -> None:
             assert on(LEFT) == "" and on(STATE) == before
     LAB.module("virt_prove", **PROVE)
     assert on(LEFT) == "" and on(STATE) == before
-    printed = LAB.run(*book, "-eproven=7d", ok=False)  # others were never proven
-    assert "login" in printed and "of p was" not in printed and "of g was proven" in printed
+    printed = LAB.run(*book, "-eproven=7d")  # others were never proven
+    assert "login" in printed and "of g was" not in printed
+    assert "there is no backup of nobody, and no hypervisor has it" in " ".join(
+        LAB.run(*book, "-eguest=nobody", ok=False).split()
+    )
     remove("p")
 
 

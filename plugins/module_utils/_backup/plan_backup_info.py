@@ -20,18 +20,17 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     is_proof_name,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, due, seconds
 
 __all__ = [
     "BackupPolicy",
     "KnownGuest",
-    "check_found",
     "checked",
     "chosen",
     "described",
     "inherited",
+    "missing",
     "problems",
     "until",
 ]
@@ -91,15 +90,11 @@ def chosen(repository: Repository, guests: t.Sequence[str] | None) -> Repository
     )
 
 
-def check_found(guests: t.Sequence[str] | None, repository: Repository, known: t.Collection[str], path: str) -> None:
-    """Raise NotFound for guests that neither the repository nor the host knows."""
+def missing(guests: t.Sequence[str] | None, repository: Repository, known: t.Collection[KnownGuest]) -> list[str]:
+    """The guests that neither the repository nor the host knows."""
     there = {word for point in repository.points for word in (point.guest, point.uuid)}
-    missing = [guest for guest in guests or () if guest not in there and guest not in known]
-    if missing:
-        raise NotFound(
-            f"cannot read backups: {path} has none of {', '.join(missing)}, and there is no such guest here; "
-            "omit guests to see those that it has"
-        )
+    there |= {word for one in known for word in (one.name, one.uuid)}
+    return [guest for guest in guests or () if guest not in there]
 
 
 def inherited(points: t.Sequence[BackupPoint], damaged: t.Mapping[str, t.Sequence[str]]) -> dict[str, list[str]]:

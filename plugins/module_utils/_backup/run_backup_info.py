@@ -34,7 +34,7 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     known = libvirt_query.of_all(connection, _known)
     whole = Repository("") if is_empty else files_repository.read(path, str(facts.marker))
     whole = plan_backup_info.until(whole, policy.at_s)
-    plan_backup_info.check_found(wanted, whole, [word for one in known for word in (one.name, one.uuid)], path)
+    missing = plan_backup_info.missing(wanted, whole, known)
     if params["tag"] is not None:
         wanted = _tagged(path, plan_backup_info.chosen(whole, wanted), params["tag"])
     repository = plan_backup_info.chosen(whole, wanted)
@@ -42,7 +42,7 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     now_s = int(time.time())
     guests = plan_backup_info.described(repository, damage, now_s)
     problems = plan_backup_info.problems(repository, guests, known=known, now_s=now_s, policy=policy, wanted=wanted)
-    return {"guests": guests, "problems": list(problems)}
+    return {"guests": guests, "problems": list(problems), "missing": missing}
 
 
 def _known(domain: t.Any) -> plan_backup_info.KnownGuest:

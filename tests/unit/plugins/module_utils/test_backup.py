@@ -505,8 +505,8 @@ def test_what_there_is_to_see_to() -> None:
     chosen = plan_backup_info.chosen(repository, ["other"])
     assert (chosen.points, chosen.broken, chosen.unfinished) == ((), (), ())
     assert plan_backup_info.chosen(repository, ["g"]) == repository == plan_backup_info.chosen(repository, None)
-    with pytest.raises(NotFound, match="has none of nobody, and there is no such guest here"):
-        plan_backup_info.check_found(["nobody", "here", "g"], repository, ["here"], STORE)
+    assert plan_backup_info.missing(["nobody", "here", "g"], repository, [KnownGuest("here", "u")]) == ["nobody"]
+    assert plan_backup_info.missing(None, repository, []) == []
 
 
 def test_a_guest_with_tags_has_a_policy_of_its_own() -> None:
