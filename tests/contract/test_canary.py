@@ -100,6 +100,7 @@ NEEDED: dict[str, dict[str, t.Any]] = {
     "virt_snapshot": {"guests": ["test"], "name": "a"},
     "virt_volume": {"name": "a", "pool": "default"},
     "virt_tls": {"name": "hyper1", "identities": ["client"]},
+    "virt_tuning": {"hugepages": [{"size": "?", "count": 1}]},  # refused: it would change this machine
     "virt_writable": {"paths": []},
 }
 

@@ -43,6 +43,7 @@ NEEDS_A_HOST = {
     "virt_snapshot",
     "virt_volume",
     "virt_tls",
+    "virt_tuning",
     "virt_writable",
 }
 MODULES = sorted(path.stem for path in (payload.ROOT / "plugins/modules").glob("virt_*.py"))

@@ -37,6 +37,7 @@ ARGUMENTS: dict[str, dict[str, t.Any]] = {
     "virt_pool": {"name": "default"},
     "virt_secret": {"name": "a", "usage": "ceph"},
     "virt_snapshot": {"guests": ["web1"], "name": "a"},
+    "virt_tuning": {},
     "virt_volume": {"name": "a", "pool": "default"},
     "virt_writable": {"paths": []},
 }

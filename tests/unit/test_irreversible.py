@@ -30,6 +30,7 @@ KNOWN = {
     "plugins/module_utils/_host/files_bridge.py:start": NOTES,
     "plugins/module_utils/_host/files_bridge_switch.py:*": "files of a bridge, each with its former content kept for the way back",
     "plugins/module_utils/_system/configuration.py:_replace": "a file that is compared before, under a lock",
+    "plugins/module_utils/_host/files_tuning.py:remove_file": LOOKED,
     "plugins/module_utils/_system/detached.py:_clear_away": NOTES,
     "plugins/module_utils/_storage/files_disk.py:*": UNFINISHED,
     "plugins/module_utils/_storage/files_mount.py:remove_unit": LOOKED,

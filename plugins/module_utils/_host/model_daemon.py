@@ -15,6 +15,7 @@ __all__ = [
     "KINDS",
     "MODULAR",
     "MONOLITHIC",
+    "PAGES",
     "PRIVATE",
     "QEMU_CONF",
     "RESTART_TIMEOUT_S",
@@ -33,6 +34,8 @@ RESTART_TIMEOUT_S = 600  # where the user sets none
 PRIVATE = (QEMU_CONF,)  # files that may hold passwords
 # A daemon that finds no AppArmor when it starts does without.
 SECURITY_DRIVER = "/usr/sbin/apparmor_parser"
+# A mount of huge pages by the role `tuning`: a daemon finds mounts when it starts.
+PAGES = "/etc/systemd/system/dev-hugepages1G.mount"
 # The role `hypervisor` installs it. libvirt looks for hooks only when it starts, in this directory since 6.5.
 HOOK = _ETC + "hooks/qemu.d/50-corral"
 HOOKED = ("libvirtd.service", "virtqemud.service")  # daemons that run it
@@ -72,7 +75,7 @@ MONOLITHIC = Daemons(
     settings=(_ETC + "libvirtd.conf",),
     tls_settings=_ETC + "libvirtd.conf",
     tls_socket="libvirtd-tls.socket",
-    reads={"libvirtd.service": (_ETC + "libvirtd.conf", QEMU_CONF, SECURITY_DRIVER, HOOK)},
+    reads={"libvirtd.service": (_ETC + "libvirtd.conf", QEMU_CONF, SECURITY_DRIVER, HOOK, PAGES)},
     sockets=_sockets(libvirtd="- -ro -admin"),
 )
 MODULAR = Daemons(
@@ -81,7 +84,7 @@ MODULAR = Daemons(
     tls_settings=_ETC + "virtproxyd.conf",
     tls_socket="virtproxyd-tls.socket",
     reads={
-        "virtqemud.service": (_ETC + "virtqemud.conf", QEMU_CONF, SECURITY_DRIVER, HOOK),
+        "virtqemud.service": (_ETC + "virtqemud.conf", QEMU_CONF, SECURITY_DRIVER, HOOK, PAGES),
         "virtproxyd.service": (_ETC + "virtproxyd.conf",),
     },
     sockets=_sockets(
