@@ -23,6 +23,7 @@ SECTIONS = {
     "arguments": "Argument",
     "migrate": "Keyword of virt.migrate",
     "settings": "Setting or part",
+    "hosts": "Host state",
     "web": "saltvirtweb",
 }
 _PREFIX = {"runner": "virt.", "module": "virt."}

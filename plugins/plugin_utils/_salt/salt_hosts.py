@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices imp
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
 
 __all__ = [
+    "OF_KERNEL",
     "Bridge",
     "Variables",
     "bridge",
@@ -34,10 +35,11 @@ Variables = dict[str, t.Any]
 
 _QEMU = re.compile(r"qemu(?:\+[a-z0-9]+)?://")
 _SETTING = re.compile(r"[a-z0-9_]+")  # of libvirtd.conf
+_GRUB_LINE = re.compile(r"""^GRUB_CMDLINE_LINUX(?:_DEFAULT)?=["']([^"']*)["']""", re.MULTILINE)
 _LOGIN = "no login of libvirt is written"
 _HERE = f"it is made on the hypervisors of the inventory, and {_LOGIN}"
 _PKI = "the role pki chooses it"
-_STORAGE = "mount the storage (ansible.posix.mount), and make its directory a pool in storage_pools"
+_STORAGE = "mount the storage (storage_mounts), and make its directory a pool in storage_pools"
 
 
 def profiles(part: SaltPart, cloud: Cloud) -> Variables:
@@ -345,7 +347,7 @@ def daemons(part: SaltPart) -> Variables:
     driver = _conf(part.part("qemu"), ("default_tls_", "migrate_tls_", "vnc_tls", "spice_tls", "nbd_tls"))
     part.skip("these are settings of libvirt's clients; the host's variable virt_uri has the URI", "libvirt")
     part.skip("the role hypervisor enables libvirt's daemons, and the role pki their TLS", "sockets")
-    part.skip("write /etc/default/libvirt-guests with the system's own tools", "guests")
+    part.skip("set tuning_libvirt_guests to ignore, shutdown or suspend", "guests")
     return present(hypervisor_libvirtd_conf=found, hypervisor_qemu_conf=driver)
 
 
@@ -366,3 +368,25 @@ def _conf(part: SaltPart | None, of_pki: tuple[str, ...]) -> Variables:
 def _setting(part: SaltPart, key: str) -> t.Any:
     """A setting as libvirt reads it; permissions as a text of octal digits."""
     return _mode(part, key) if key.endswith("_perms") else part.raw(key)
+
+
+def _sysctl(part: SaltPart, name: str) -> Variables | None:
+    """`sysctl.present`: a setting of the kernel."""
+    part.raw("config")  # a file of Salt's, which stays
+    value = part.raw("value")
+    return None if value is None else {"tuning_sysctl": {name: value}}
+
+
+def _grub(part: SaltPart, name: str) -> Variables | None:
+    """`file.append` of GRUB's line of kernel arguments."""
+    text = part.raw("text")
+    lines = "\n".join(map(str, text)) if isinstance(text, list) else str(text)
+    found = [word for line in _GRUB_LINE.findall(lines) for word in line.split()]
+    if not found or not name.startswith("/etc/default/grub"):
+        return None
+    part.note("text", f"remove these lines from {name} on the hypervisors, or the kernel gets the arguments twice")
+    return {"tuning_kernel_arguments": [*dict.fromkeys(found)]}
+
+
+# States of any machine: those of hypervisors become variables of the role tuning.
+OF_KERNEL: dict[str, t.Callable[[SaltPart, str], Variables | None]] = {"sysctl.present": _sysctl, "file.append": _grub}

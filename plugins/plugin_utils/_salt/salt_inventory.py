@@ -93,6 +93,7 @@ class _Variables:
         self.all: dict[str, t.Any] = {}
         self.hosts: dict[str, dict[str, t.Any]] = {}
         self.bridges: dict[str | None, dict[str, salt_hosts.Bridge]] = {}
+        self.kernel: list[tuple[Call, str, dict[str, t.Any]]] = []  # states of any machine
         self.described: list[_Guest] = []
         self.guests: dict[str, dict[str, t.Any]] = {}
         self._places: dict[tuple[int, str, str], SaltNote] = {}
@@ -104,6 +105,13 @@ class _Variables:
 
     def _targets(self, hosts: Hosts) -> list[dict[str, t.Any]]:
         return [self.all] if hosts is EVERYWHERE else [self.hosts.setdefault(host, {}) for host in hosts or ()]
+
+    def with_earlier(self, hosts: Hosts, key: str, value: t.Any) -> t.Any:
+        """A list of texts behind that of an earlier state; another value as it is."""
+        before = (
+            [one for place in self._targets(hosts) for one in place.get(key, ())] if isinstance(value, list) else []
+        )
+        return [*dict.fromkeys([*before, *value])] if isinstance(value, list) else value
 
     def set(self, hosts: Hosts, values: t.Mapping[str, t.Any], part: SaltPart | None = None) -> None:
         """Set variables. A later value replaces an earlier one; dictionaries are merged."""
@@ -173,6 +181,7 @@ def convert(
         found.set(_hosts(host), salt_hosts.the_bridge({**shared, **bridges}))
     for guest in found.described:
         _write(guest, found)
+    _kernel(found, {*hypervisors, *found.hosts})
     _images(found, image)
     _pools_of_guests(found)
     return _inventory(found, hypervisors, named)
@@ -217,12 +226,29 @@ def _state(call: Call, name: str, values: t.Mapping[str, t.Any], found: _Variabl
     module = "module" if (call.module, call.function) == ("mgrcompat", "module_run") else call.module
     what = f"{module}.{'run' if module == 'module' else call.function}"
     read = _READ.get(what)
+    if what in salt_hosts.OF_KERNEL:
+        found.kernel.append((call, name, dict(values)))
+        return
     if read is None:
         elsewhere(call, name, found.notes)
         return
     part = SaltPart(found.notes, call.file, call.path, values)
     requisites(part)
     read(part, name, call, found)
+
+
+def _kernel(found: _Variables, hypervisors: t.Collection[str]) -> None:
+    """Set the variables of the role tuning from states of hypervisors; those of other machines are counted."""
+    for call, name, values in found.kernel:
+        hosts = call.hosts if call.hosts is EVERYWHERE else tuple(one for one in call.hosts or () if one in hypervisors)
+        part = SaltPart(found.notes, call.file, call.path, values)
+        made = salt_hosts.OF_KERNEL[f"{call.module}.{call.function}"](part, name)
+        if (hosts is not EVERYWHERE and not hosts) or made is None:
+            elsewhere(call, name, found.notes)
+            continue
+        requisites(part)
+        part.left()
+        found.set(hosts, {key: found.with_earlier(hosts, key, value) for key, value in made.items()}, part)
 
 
 def _domain(part: SaltPart, name: str, call: Call, found: _Variables) -> None:
@@ -466,9 +492,14 @@ def _with_values_of_group(own: t.Mapping[str, t.Any], common: t.Mapping[str, t.A
         if isinstance(value, dict):
             found[key] = {**common.get(key, {}), **value}
         elif isinstance(value, list):
-            names = {one["name"] for one in value}
-            found[key] = [*(one for one in common.get(key, []) if one["name"] not in names), *value]
+            names = {_named(one) for one in value}
+            found[key] = [*(one for one in common.get(key, []) if _named(one) not in names), *value]
     return _with_default_pool(found)
+
+
+def _named(item: t.Any) -> str:
+    """The name of an item of a list; a text is its own."""
+    return str(item.get("name")) if isinstance(item, dict) else str(item)
 
 
 def _contents(found: _Variables, common: t.Mapping[str, t.Any], names: t.Sequence[str]) -> list[str]:
@@ -477,7 +508,7 @@ def _contents(found: _Variables, common: t.Mapping[str, t.Any], names: t.Sequenc
     lines = []
     for where, values in (("", common), *((f"{host}: ", found.hosts.get(host, {})) for host in names)):
         for key, value in values.items():
-            listed = [str(one.get("name")) for one in value] if isinstance(value, list) else value
+            listed = [_named(one) for one in value] if isinstance(value, list) else value
             shown = f": {len(value)} ({', '.join(listed)})" if isinstance(value, (list, dict)) else ""
             lines.append(f"{where}{key}{shown}")
     return guests + lines

@@ -250,8 +250,46 @@ def test_what_a_minion_did_not_render_is_shown(trees: Trees) -> None:
     )
     assert "hyper2: nothing is known of it, because Salt printed: Minion did not return." in trees.told
     assert "hyper3: nothing is known of it, because Salt printed: Rendering SLS 'base:vms' failed: boom" in trees.told
-    assert "hugepages:bootloader.kernel_param: set the kernel's parameter" in trees.told
+    assert "hugepages:bootloader.kernel_param: set the kernel's parameter in tuning_kernel_arguments" in trees.told
     assert "(hyper1): 1 not about virtualization: sysctl.present 1" in trees.told and "swappiness" not in trees.told
+
+
+ARTICLE = """
+kvmhostkey: {ssh_auth.present: [{user: root}, {source: salt://kvm/id_rsa.pub}]}
+vm.swappiness: {sysctl.present: [{value: 0}]}
+net.bridge.bridge-nf-call-arptables: {sysctl.present: [{value: 0}, {require: [{pkg: kvm-packages}]}]}
+/hugepages: {mount.mounted: [{device: hugetlbfs}, {fstype: hugetlbfs}, {mkmnt: True}]}
+grub-settings:
+  file.append:
+    - name: /etc/default/grub
+    - text: 'GRUB_CMDLINE_LINUX_DEFAULT="console=ttyS0,9600n8 console=tty0 transparent_hugepage=always"'
+motd: {file.append: [{name: /etc/motd}, {text: hello}]}
+"""
+
+
+def test_the_host_states_of_the_article_are_variables_of_the_role_tuning(trees: Trees) -> None:
+    trees.put("salt/kvm/init.sls", ARTICLE)
+    trees.convert()
+    assert trees.settings() == {
+        "tuning_sysctl": {"vm.swappiness": 0, "net.bridge.bridge-nf-call-arptables": 0},
+        "tuning_kernel_arguments": ["console=ttyS0,9600n8", "console=tty0", "transparent_hugepage=always"],
+    }
+    assert "/hugepages:mount.mounted: huge pages go to tuning_hugepages" in trees.told
+    assert "kvmhostkey:ssh_auth.present: tuning_ssh_keys makes a key" in trees.told
+    assert "remove these lines from /etc/default/grub" in trees.told and "motd" not in trees.told
+
+
+def test_settings_of_other_machines_stay_with_them(trees: Trees) -> None:
+    rendered(
+        trees,
+        """
+        hyper1: {vm.swappiness: {sysctl: [{value: 0}, present], __sls__: n}}
+        www1: {vm.swappiness: {sysctl: [{value: 90}, present], __sls__: n}}
+        """,
+        hypervisors=["hyper1"],
+    )
+    assert trees.read("host_vars/hyper1.yml") == {"tuning_sysctl": {"vm.swappiness": 0}}
+    assert "www1" not in trees.result.files["hosts.yml"]
 
 
 @pytest.mark.parametrize(
