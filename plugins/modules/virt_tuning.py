@@ -31,10 +31,10 @@ options:
     default: {}
   hugepages:
     description:
-      - Huge pages of memory, for guests (O(corral.virt.virt_domain#module:memory.hugepages)). They are taken now
-        and at each start by C(/etc/tmpfiles.d/corral-tuning.conf); pages of 1 GiB and more by kernel arguments, too.
+      - Huge pages of memory, for guests that ask for them. They are taken now and at each start by
+        C(/etc/tmpfiles.d/corral-tuning.conf); pages of 1 GiB and more by kernel arguments, too.
       - The module fails if the running kernel cannot take all of them, because the rest of its memory is in use or in
-        pieces. They are then taken at the next start.
+        pieces. They are then taken at the next start. Pages that leave the host less than 512 MiB are refused.
       - Pages of another size than the kernel's default get a mount for libvirt, C(/dev/hugepages1G).
     type: list
     elements: dict

@@ -187,7 +187,7 @@ def test_the_commands_of_the_guide_work_in_their_order(tmp_path: Path) -> None:
                 json.dumps({"all": {"children": {"hyper": {"hosts": {"hyper1": {}, "hyper2": {}}}}}})
             )
             master.connect()
-    assert len(left) == 6, left
+    assert len(left) == 7, left
     assert "web8" in master.files()["group_vars/hyper/guests.yml"]
 
 

@@ -69,7 +69,11 @@ def facts(wanted: TuningSpec) -> TuningFacts:
     files = (SYSCTL, TMPFILES, GRUB, ARGUMENTS, REBOOT, KERNEL_CMDLINE, guests_file, *units)
     governors = sorted(glob.glob(_GOVERNORS))
     paths = [*map(proc_path, wanted.sysctl), THP, KSM, *governors]
-    names = ["libvirt-guests.service", *(os.path.basename(page_unit(one.size_kib)) for one in wanted.hugepages)]
+    names = [
+        "libvirt-guests.service",
+        "dev-hugepages.mount",
+        *(os.path.basename(page_unit(one.size_kib)) for one in wanted.hugepages),
+    ]
     found = files_systemd.units(names)
     return TuningFacts(
         texts={path: told for path in files if (told := text(path)) is not None},
@@ -77,7 +81,8 @@ def facts(wanted: TuningSpec) -> TuningFacts:
         sysctl_files=tuple(_sysctl_files()),
         pages={path: pages(path) for path in _page_directories()},
         mounted_pages=frozenset(_mounted_pages()),
-        default_page_kib=_default_page_kib(),
+        default_page_kib=_of_meminfo("Hugepagesize"),
+        memory_kib=_of_meminfo("MemTotal"),
         governors={path: tuple(_words(path.replace("_governor", "_available_governors"))) for path in governors},
         loader=loader,
         boot_arguments=_boot_arguments(loader),
@@ -85,6 +90,7 @@ def facts(wanted: TuningSpec) -> TuningFacts:
         kernels=tuple(_kernels()) if loader == "systemd-boot" else (),
         active=frozenset(name for name, unit in found.items() if unit.active == "active"),
         enabled=frozenset(name for name, unit in found.items() if unit.enabled),
+        masked=frozenset(name for name, unit in found.items() if unit.masked),
         guests_file=guests_file,
         ksmtuned=active("ksmtuned.service"),
     )
@@ -172,11 +178,12 @@ def _mounted_pages() -> t.Iterator[int]:
         fields = line.split()
         if fields[2] == "hugetlbfs":
             size = re.search(r"pagesize=([0-9]+)([KMG])", fields[3])
-            yield int(size[1]) * 1024 ** "KMG".index(size[2]) if size else _default_page_kib()
+            yield int(size[1]) * 1024 ** "KMG".index(size[2]) if size else _of_meminfo("Hugepagesize")
 
 
-def _default_page_kib() -> int:
-    size = re.search(r"^Hugepagesize: *([0-9]+) kB", configuration.read("/proc/meminfo"), re.MULTILINE)
+def _of_meminfo(name: str) -> int:
+    """A size in KiB; 0 if the kernel has none."""
+    size = re.search(rf"^{name}: *([0-9]+) kB", configuration.read("/proc/meminfo"), re.MULTILINE)
     return int(size[1]) if size else 0
 
 

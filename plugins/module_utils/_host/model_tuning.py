@@ -93,6 +93,7 @@ class TuningFacts:
     pages: t.Mapping[str, int] = dataclasses.field(default_factory=dict)  # by directory, without surplus ones
     mounted_pages: frozenset[int] = frozenset()  # sizes in KiB with a mount
     default_page_kib: int = 0
+    memory_kib: int = 0  # of the host; 0: unknown
     governors: t.Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)  # available ones, by path
     loader: str = ""  # grub, grubby, systemd-boot; empty: none that is known
     boot_arguments: frozenset[str] = frozenset()  # in all entries of the boot loader
@@ -100,6 +101,7 @@ class TuningFacts:
     kernels: tuple[tuple[str, str], ...] = ()  # versions and images, for kernel-install
     active: frozenset[str] = frozenset()  # units that run
     enabled: frozenset[str] = frozenset()
+    masked: frozenset[str] = frozenset()
     guests_file: str = GUESTS[""]
     ksmtuned: bool = False
 

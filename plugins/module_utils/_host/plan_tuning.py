@@ -55,6 +55,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_:@,-]+)+")
 _VALUE = re.compile(r"[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*")
 _ARGUMENT = re.compile(r"[A-Za-z0-9_.-]+(=[A-Za-z0-9_.,:;/@+=%~-]+)?")
 _PAGE = re.compile(r"([1-9][0-9]{0,4})([KMG])(iB)?")
+_HOST_KIB = 512 * 1024  # without which a host hardly starts
 _GIGANTIC_KIB = 1024**2  # which a kernel that runs finds no room for
 _BLOCK = re.compile(r"^# BEGIN corral\.virt\n.*?^# END corral\.virt\n", re.DOTALL | re.MULTILINE)
 _BRIDGE = "80-corral-bridge.conf"  # of the role bridge
@@ -303,6 +304,12 @@ def _refusals(wanted: TuningSpec, facts: TuningFacts) -> Findings:
         if one.directory not in facts.pages:
             there = some_of([size.rpartition("-")[2] for size in sizes], 4) or "none"
             yield f"cannot take huge pages of {one}: the kernel has no such ones (sizes: {there}); see `ls {_up(one)}`"
+    asked_kib = sum(one.size_kib * one.count for one in wanted.hugepages)
+    if asked_kib and facts.memory_kib and asked_kib > facts.memory_kib - _HOST_KIB:
+        yield (
+            f"cannot take {asked_kib // 1024} MiB of huge pages: the host has {facts.memory_kib // 1024} MiB, and "
+            f"would hardly start with less than {_HOST_KIB // 1024} MiB of its own; ask for fewer"
+        )
     for path, available in facts.governors.items() if wanted.cpu_governor else ():
         if wanted.cpu_governor not in available:
             yield (
@@ -311,6 +318,9 @@ def _refusals(wanted: TuningSpec, facts: TuningFacts) -> Findings:
             )
             break
     yield from _against_bridge(wanted, facts)
+    for step in (*_mounts(wanted, facts), *_service(wanted, facts)):
+        if isinstance(step, StartUnit) and step.unit in facts.masked:
+            yield f"cannot start {step.unit}: somebody has masked it; systemctl unmask {step.unit}"
 
 
 def _against_bridge(wanted: TuningSpec, facts: TuningFacts) -> Findings:

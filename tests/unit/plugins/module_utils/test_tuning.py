@@ -291,6 +291,19 @@ def test_what_a_host_cannot_have_is_refused_at_once() -> None:
     assert "performance, powersave" in text and "bridge_filter_guests: true" in text
 
 
+def test_a_host_keeps_memory_of_its_own() -> None:
+    facts = dataclasses.replace(HOST, memory_kib=2 * LARGE)
+    assert "hardly start" in refused(facts, hugepages=[{"size": "2M", "count": 769}])
+    assert steps(facts, hugepages=[{"size": "2M", "count": 768}])
+
+
+def test_a_masked_unit_is_left_to_who_has_masked_it() -> None:
+    masked = frozenset({"dev-hugepages.mount", "libvirt-guests.service"})
+    facts = dataclasses.replace(HOST, mounted_pages=frozenset(), masked=masked)
+    assert refused(facts, **ALL).count("; systemctl unmask ") == 2
+    assert steps(facts, ksm=True) == [f"write {TMPFILES}", "set ksm to 1 now"]
+
+
 def test_bad_input_is_refused_with_all_problems() -> None:
     assert len(bad(sysctl={"swappiness": 1, "vm.a": "", "vm.b": "1\nvm.c=1", "vm.x": 1, "vm/x": 2})) == 5
     pages = [{"size": "2 MB", "count": 1}, {"size": "2M", "count": -1}, {"size": "2M", "count": 1, "node": 0}]
