@@ -61,20 +61,22 @@ def test_a_host_is_rebooted_when_it_is_wanted(tmp_path: Path, reboot: str, wants
 
 
 @pytest.mark.parametrize(
-    ("stdout", "failed", "wants"),
+    ("stdout", "marked", "failed", "wants"),
     [
-        ("Reboot is required to fully utilize these updates.", False, True),
-        ("Reboot should not be necessary.", False, False),
-        ("", True, False),
+        ("Reboot is required to fully utilize these updates.", False, False, True),
+        ("Reboot should not be necessary.", False, False, False),
+        ("Reboot should not be necessary.", True, False, True),
+        ("", False, True, False),
     ],
 )
-def test_whether_a_reboot_is_wanted(tmp_path: Path, stdout: str, failed: bool, wants: bool) -> None:
-    """dnf ends with 1 when it is, but also when it failed."""
+def test_whether_a_reboot_is_wanted(tmp_path: Path, stdout: str, marked: bool, failed: bool, wants: bool) -> None:
+    """dnf ends with 1 when it is, but also when it failed; the role tuning marks a host that has new kernel arguments."""
     fails = task("reboot_redhat", "Check whether a reboot is needed (Enterprise Linux)")["failed_when"]
     results = [task(f"reboot_{name}", "Record the result")["ansible.builtin.set_fact"] for name in ("redhat", "debian")]
     known = {
         **{f"wants{number}": result["__maintenance_wants_reboot"] for number, result in enumerate(results)},
         "__maintenance_restarting": {"stdout": stdout},
+        "__maintenance_marked_for_reboot": {"stat": {"exists": marked}},
         "__maintenance_newer": {"stdout": "/run/reboot-required" if wants else ""},
     }
     assert value(tmp_path, f"[({fails}), wants0, wants1]", [], known) == [failed, wants, wants]
