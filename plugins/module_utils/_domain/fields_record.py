@@ -196,15 +196,17 @@ def arrived(
     source: str,
     host: str,
     moved: t.Mapping[str, str],
+    volumes_there: t.Mapping[str, FileIdentity] | None = None,
 ) -> tuple[OwnedVolume, ...]:
     """The disk entries of a guest that has migrated from `source` to `host` (UUIDs): its own ones that its definition
-    names (paths) now belong to `host`, without file identities, which the source cannot know. `moved` maps paths on the
-    source to others on `host`.
+    names (paths) now belong to `host`, without file identities, which the source cannot know, but with those of logical
+    volumes (`volumes_there`). `moved` maps paths on the source to others on `host`.
 
     Others stay as they are: a copied definition brings entries that are not its own.
     """
     own = [one for one in volumes if (one.guest, one.host) == (guest, source)]
-    there = {one: OwnedVolume(moved.get(one.path, one.path), guest, host) for one in own}
+    paths, known = {one: moved.get(one.path, one.path) for one in own}, volumes_there or {}
+    there = {one: OwnedVolume(path, guest, host, known.get(path)) for one, path in paths.items()}
     return tuple(there.get(one, one) for one in volumes if one not in there or there[one].path in named)
 
 

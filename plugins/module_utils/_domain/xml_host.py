@@ -123,6 +123,7 @@ def volume(xml: str) -> dict[str, t.Any]:
     backing_format = root.find("backingStore/format")
     return {
         "path": root.findtext("target/path"),
+        "key": root.findtext("key") or "",
         "format": "raw" if form is None else form.get("type"),
         "capacity_bytes": int(root.findtext("capacity") or 0),
         "allocation_bytes": int(root.findtext("allocation") or 0),
@@ -156,11 +157,11 @@ def new_raw(name: str, size_bytes: int) -> str:
 
 
 def new_volume(wanted: Volume) -> str:
-    """The XML of a new volume, thin, with its backing file if it has one."""
+    """The XML of a new volume, with its backing file if it has one; thin unless it tells what is allocated."""
     root = parse("<volume/>")
     make(root, "name").text = wanted.name
     make(root, "capacity", unit="bytes").text = str(wanted.capacity_bytes)
-    make(root, "allocation", unit="bytes").text = "0"
+    make(root, "allocation", unit="bytes").text = str(wanted.allocation_bytes or 0)
     target = make(root, "target")
     make(target, "format", type=wanted.format)
     if wanted.format == "qcow2":

@@ -123,8 +123,13 @@ def with_disks(xml: str, paths: t.Mapping[str, str]) -> str:
     if not paths:
         return xml
     root = parse(xml)
-    for source in root.iterfind("devices/disk/source[@file]"):
-        source.set("file", paths.get(source.get("file"), source.get("file")))
+    for source, place in _paths(root):
+        path = paths.get(source.get(place))
+        if path:
+            del source.attrib[place]
+            kind, attribute = ("block", "dev") if path.startswith("/dev/") else ("file", "file")
+            source.set(attribute, path)
+            source.getparent().set("type", kind)
     return text(root)
 
 

@@ -12,7 +12,7 @@ import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
-from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import LOGICAL, FileIdentity
 
 __all__ = [
     "COPIED",
@@ -38,12 +38,13 @@ COPIED = (DELTA, FULL)  # by QEMU, while the guest writes
 
 @dataclasses.dataclass(frozen=True)
 class Pool:
-    """An active storage pool of the destination that keeps its volumes in a directory."""
+    """An active storage pool of the destination that keeps its volumes in a directory, or is a volume group."""
 
     name: str
     path: str
     available_bytes: int
     capacity_bytes: int = 0
+    logical: bool = False  # its volumes are logical volumes, below /dev
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +136,8 @@ class Made:
     size_bytes: int  # of the disk, or of the file
     changed: str  # when, in the words of the destination; empty while it is not known
     path: str
-    mark: str = ""  # random, in the header of a qcow2: whoever replaces the file does not have it
+    # random, in the header of a qcow2, or the UUID of a logical volume: whoever replaces it does not have that
+    mark: str = ""
     origin: str = ""  # path of the disk on the source, where it is another
 
     MAKING: t.ClassVar[str] = "making"  # asked for: libvirt makes it only where nothing is
@@ -156,6 +158,17 @@ class Made:
         known, path = ("", rest) if rest.startswith("/") else rest.split(" ", 1)  # earlier versions knew no mark
         mark, _colon, origin = known.partition(":")
         return cls(phase, int(size), changed.strip("-"), path, mark.strip("-"), urllib.parse.unquote(origin))
+
+    @property
+    def is_volume(self) -> bool:
+        """True if it is a logical volume."""
+        return self.path.startswith("/dev/")
+
+    @property
+    def volume(self) -> FileIdentity | None:
+        """The identity of a logical volume; None of a file, and of a volume that is not known to be made."""
+        known = self.is_volume and self.mark
+        return FileIdentity(0, mark=LOGICAL + self.mark.replace("-", "")) if known else None
 
     @property
     def source_path(self) -> str:

@@ -12,6 +12,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
+from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "check_reserved",
     "check_same_content",
     "check_seen",
+    "check_size",
     "check_there",
     "check_unchanged",
     "check_wanted",
@@ -35,10 +37,13 @@ __all__ = [
     "sorted_out",
     "stopped",
     "unheld",
+    "without_pool",
 ]
 
 
 # Decide whether a file on the destination is still the one that a move made there. Pure.
+
+Volume = t.Mapping[str, t.Any]  # as `_domain.xml_host` reads it
 
 _EMPTY_BYTES = 1024 * 1024  # a new qcow2 file with its tables takes 200 KiB
 
@@ -59,6 +64,8 @@ def foreign(
     """
     if made.path in users:
         return f"guest {users[made.path]} uses it"
+    if made.is_volume:
+        return replaced(made, mark())
     if made.phase == Made.COPYING:
         ours = seen["physical_bytes"] in range(1, made.size_bytes + 1) and begun(seen["physical_bytes"])
         return "" if ours else "its content is not what the migration copies there"
@@ -75,9 +82,25 @@ def foreign(
 
 def replaced(made: Made, mark: str) -> str:
     """Why a file that QEMU writes, with this mark in its header, is not the one that was made; empty if it is."""
+    if made.is_volume and not made.mark:
+        return (
+            "the migration was interrupted while it created it, so it may be somebody else's; inspect it, and remove "
+            f"it there if nobody needs it (lvremove {made.path})"
+        )
     if not made.mark:
         return "a raw file has no mark, so it is unknown whether it is the one that the migration created; inspect it"
     return "" if mark == made.mark else "it was replaced after the migration created it"
+
+
+def check_size(volume: Volume, path: str, pool: str, *, wanted_bytes: int) -> None:
+    """Raise Failed if a new logical volume has another size than the disk: the guest would see it grow."""
+    size_bytes = volume["capacity_bytes"]
+    if size_bytes != wanted_bytes:
+        raise Failed(
+            f"cannot copy a disk to {path}: it has {bytes_text(wanted_bytes)}, and volumes of pool {pool} on the "
+            f"destination, in whole extents, {bytes_text(size_bytes)}; grow the disk to that size first (virt_domain, "
+            "disks[].size), or choose another pool (disk_pool)"
+        )
 
 
 def sorted_out(
@@ -107,14 +130,16 @@ def stopped(pool: str) -> str:
     return f"storage pool {pool} of that directory is not active; start it there with `{start}`"
 
 
+def without_pool(directory: str) -> str:
+    """Why nobody can list the logical volumes of a directory, with the remedy."""
+    return f"no storage pool has {directory}; create one of type logical there (virt_pool), or look with `lvs`"
+
+
 def check_seen(unseen: t.Mapping[str, str]) -> None:
     """Raise Failed with files that nobody could look for, and why: their record must then be kept."""
     if unseen:
         reasons = "; ".join(f"{path}: {reason}" for path, reason in sorted(unseen.items()))
         raise Failed(f"cannot look on the destination for files that the migration created there: {reasons}")
-
-
-Volume = t.Mapping[str, t.Any]  # as `_domain.xml_host` reads it
 
 
 def another_run(name: str) -> str:

@@ -89,6 +89,12 @@ class DiskHosts(t.Protocol):
     def base_name_here(self, path: str) -> str | None:
         """The name of an image's backing file, as the image on the source has it."""
 
+    def is_logical_here(self, path: str) -> bool:
+        """True if a block device of the source is a logical volume: libvirt does not list thin ones."""
+
+    def pool_name_here(self, path: str) -> str | None:
+        """The name of the source's active pool for the directory of a file; None if there is none."""
+
     def device_here(self, path: str) -> Device | None:
         """The block device of the source with this name; None if libvirt knows none."""
 
@@ -138,6 +144,10 @@ class DiskMoveFacts:
         """The destination's pool for the directory of a file."""
         return self.pools.get(os.path.normpath(os.path.dirname(path)))
 
+    def named(self, pool: str | None) -> Pool | None:
+        """The destination's volume group of the pool with this name, which may have another path there."""
+        return next((one for one in self.pools.values() if one.logical and one.name == pool), None)
+
 
 @dataclasses.dataclass(frozen=True)
 class SeenDisk:
@@ -156,7 +166,7 @@ def disk(facts: DiskMoveFacts, hosts: DiskHosts) -> SeenDisk:
     if not path:
         return SeenDisk(known)
     if known.device or _is_device(path):
-        return SeenDisk(_device(known, hosts))
+        return _volume_or_device(facts, _device(known, hosts), hosts)
     shared_on = hosts.shared_filesystem(path)
     known = dataclasses.replace(known, shared_on=shared_on)
     if known.mode == "shared" and shared_on is None:
@@ -173,17 +183,29 @@ def disk(facts: DiskMoveFacts, hosts: DiskHosts) -> SeenDisk:
 
 def _copied(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool, hosts: DiskHosts) -> SeenDisk:
     """A disk that is copied into a pool, with its file and its base."""
-    path, taken = known.path, hosts.is_taken_there(pool.name, known.name)
+    path, known = known.path, dataclasses.replace(known, pool=pool)
     file = hosts.file_here(path) or hosts.new_file_here(path)
     file = as_defined(file, raw=facts.raw)
     data = hosts.data_files_here(path) if file and file.format != "raw" else ()
-    known = dataclasses.replace(known, pool=pool, taken=taken, file=file, data_files=data)
+    known = dataclasses.replace(
+        known, taken=hosts.is_taken_there(pool.name, known.dest_name), file=file, data_files=data
+    )
     known = dataclasses.replace(known, ours=known.dest_path in facts.ours)
     if file is None or not file.backing_path:
         return SeenDisk(known)
     if known.dest_path != path and (known.fixed or not facts.active):
         known = dataclasses.replace(known, base_name=hosts.base_name_here(path))
     return _on_base(facts, known, file.backing_path, hosts)
+
+
+def _volume_or_device(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) -> SeenDisk:
+    """A logical volume that only the source has is copied if the destination has a pool for it; no other device is."""
+    if known.shared_on or known.mode in ("shared", "delta") or not hosts.is_logical_here(known.path):
+        return SeenDisk(known)
+    pool = facts.into if known.into else facts.pool(known.path) or facts.named(hosts.pool_name_here(known.path))
+    if pool is None:
+        return SeenDisk(dataclasses.replace(known, lost=bool(known.into)))
+    return _copied(facts, known, pool, hosts)
 
 
 def _device(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:

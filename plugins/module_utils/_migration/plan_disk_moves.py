@@ -28,9 +28,12 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     VolumeFile,
     near,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 __all__ = [
     "deletable",
+    "is_own_volume",
     "plan_move",
     "plan_moves",
     "relabelling",
@@ -76,10 +79,26 @@ def wrong_pools(host: MigrationHost, dest: str, wanted: t.Iterable[str | None]) 
 
 
 def deletable(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t.Collection[str]) -> list[str]:
-    """Disks to delete on the source if nothing else there uses them: copied ones, but of those only read (`fixed`) only
-    the `owned`.
+    """Disks to delete on the source if nothing else there uses them: copied ones, but of those only read (`fixed`), and
+    of logical volumes, only the `owned`.
     """
-    return [move.path for move in moves if move.volume and (move.path not in fixed or move.path in owned)]
+    return [
+        move.path
+        for move in moves
+        if move.volume and (move.path in owned or not (move.path in fixed or move.path.startswith("/dev/")))
+    ]
+
+
+def is_own_volume(
+    path: str, entries: t.Iterable[OwnedVolume], guest: str, found: FileIdentity | None, tags: t.Collection[str]
+) -> bool:
+    """True if the logical volume `found` at the path was made for the guest (a UUID): it has the tag of that, or the
+    guest's record its UUID.
+    """
+    if found is None:
+        return False
+    known = [one.identity for one in entries if (one.path, one.guest) == (path, guest)]
+    return owner_tag(guest) in tags or any(one and one.is_same(found) for one in known)
 
 
 def plan_moves(disks: t.Iterable[MigratingDisk], *, active: bool) -> tuple[list[DiskMove], list[str]]:
@@ -160,7 +179,7 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
         _check_pool(disk)
     if disk.network:
         return _on_network(disk, disk.network)
-    if disk.device:
+    if disk.device and not disk.pool:
         return _on_device(disk)
     if disk.is_shared:
         return _shared(disk, active=active)
@@ -170,7 +189,9 @@ def plan_move(disk: MigratingDisk, *, active: bool) -> DiskMove:
 def _copied(disk: MigratingDisk, *, active: bool) -> DiskMove:
     """How a disk that is copied is transferred; raises Refused."""
     pool, file = _allowed(disk)
-    volume = Volume(pool.name, disk.name, disk.dest_path, file.capacity_bytes, file.format)
+    volume = Volume(pool.name, disk.dest_name, disk.dest_path, file.capacity_bytes, file.format)
+    if pool.logical or disk.device:
+        return _whole(disk, volume, active=active)
     based = dataclasses.replace(volume, backing_path=file.backing_path, backing_format=file.backing_format)
     size_bytes = file.allocation_bytes
     doubt = disk.base_there is None or disk.base_unknown
@@ -204,11 +225,27 @@ def _copied(disk: MigratingDisk, *, active: bool) -> DiskMove:
     return _flattened(disk, move, why)
 
 
+def _whole(disk: MigratingDisk, volume: Volume, *, active: bool) -> DiskMove:
+    """The move of a disk from or to a logical volume, of which all bytes are copied; raises Refused."""
+    pool, file = t.cast(Pool, disk.pool), t.cast(VolumeFile, disk.file)
+    if file.format != "raw":
+        raise Refused(
+            f"disk {disk.target}: {disk.path} is {file.format}, and a logical volume, as in pool {pool.name}, is raw; "
+            "choose another pool, or convert the disk first (playbook move_disk, with format: raw)"
+        )
+    size_bytes = volume.capacity_bytes
+    volume = dataclasses.replace(volume, allocation_bytes=size_bytes if pool.logical else None)
+    kind = "a logical volume" if disk.device else "a raw file"
+    why = f"{kind} is copied whole" + (f" into a thick logical volume of pool {pool.name}" if pool.logical else "")
+    how = COPY if disk.fixed or not active else FULL
+    return DiskMove(disk.target, disk.path, how, why, volume, size_bytes, size_bytes, replace=disk.taken)
+
+
 def _check_pool(disk: MigratingDisk) -> None:
     """Raise Refused if a pool was asked for a disk that is not copied as a file."""
     kinds = {
         "it is on the network": disk.network,
-        "it is a block device": disk.device,
+        "it is a block device, and no logical volume": disk.device and not disk.pool,
         "its storage is declared as shared": disk.mode == SHARED,
         "it is named by pool and volume, and not by its path (source)": disk.volume and disk.into != disk.volume[0],
     }
@@ -264,8 +301,9 @@ def _on_device(disk: MigratingDisk) -> DiskMove:
         raise Refused(
             f"disk {disk.target}: block device {disk.path} is not copied, and {why}; if both hosts have it, let "
             "libvirt of both know it (virt_pool of type logical, iscsi, scsi or mpath), or set disk_storage: "
-            f"{{{disk.target}: shared}}; else move it into a directory pool first "
-            "(playbook move_disk), and back afterwards"
+            f"{{{disk.target}: shared}}; a logical volume is copied into an active pool of type logical of the "
+            "destination that has its name or path (virt_pool), or into another one (disk_pool); else move the disk "
+            "into a directory pool first (playbook move_disk)"
         )
     why = f"on both hosts ({disk.shared_on})" if disk.shared_on else "on storage declared as shared"
     return DiskMove(disk.target, disk.path, SHARED, why)
@@ -318,12 +356,6 @@ def _allowed(disk: MigratingDisk) -> tuple[Pool, VolumeFile]:
         raise Refused(
             f"disk {disk.target}: it is shareable, and a copy would no longer be the disk that others use; put it on "
             "shared storage"
-        )
-    if disk.path.startswith("/dev/"):
-        raise Refused(
-            f"disk {disk.target}: {disk.path} is a block device, and these are not copied to another host; if the "
-            f"destination has the same one, set disk_storage: {{{disk.target}: shared}}; else put the disk into a "
-            "directory pool first (playbook move_disk)"
         )
     if disk.pool is None:
         directory = os.path.dirname(disk.path)

@@ -85,6 +85,13 @@ class MigratingDisk:
         return os.path.basename(self.path)
 
     @property
+    def dest_name(self) -> str:
+        """The name of its copy in the pool of the destination: logical volumes have no ending, raw files have one."""
+        if self.pool is None or self.pool.logical == self.device:
+            return self.name
+        return os.path.splitext(self.name)[0] if self.pool.logical else f"{self.name}.img"
+
+    @property
     def is_shared(self) -> bool:
         """True if it stays where it is."""
         return self.mode == "shared" or (self.mode == "auto" and bool(self.shared_on) and not self.moves)
@@ -94,7 +101,7 @@ class MigratingDisk:
         """The path of its copy on the destination."""
         if self.pool is None or os.path.normpath(os.path.dirname(self.path)) == self.pool.path:
             return self.path
-        return os.path.join(self.pool.path, self.name)
+        return os.path.join(self.pool.path, self.dest_name)
 
 
 Described = t.Mapping[str, t.Any]  # a disk, as its definition describes it

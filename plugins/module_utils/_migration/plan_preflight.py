@@ -71,6 +71,12 @@ def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
     """
     found = [f"the content of {path}, which the guest uses, is not copied to {move.dest}" for path in left]
     found += [f"the guest's {here} is {there} on {move.dest}" for here, there in move.firmware]
+    found += [
+        f"logical volume {disk.path} stays on the source, as it was not created for {move.guest}, or others "
+        f"use it; to remove it when nobody needs it: lvremove {disk.path}"
+        for disk in move.disks
+        if disk.volume and disk.path.startswith("/dev/") and not disk.delete_source
+    ]
     found += [f"the UEFI variables in {path} stay on the source: {why}" for path, why in move.kept]
     if hooked:
         found.append(
@@ -133,7 +139,8 @@ def _free_space(move: Move, guest: MigratingGuest, _source: MigrationHost, dest:
         yield f"{move.dest} has {free} of memory free, and the guest may use {needed}; free some there"
     for pool in dest.pools:
         needs = [disk.room_bytes for disk in move.disks if disk.volume and disk.volume.pool == pool.name]
-        space = FreeSpace(pool.capacity_bytes, pool.available_bytes, move.reserve_bytes)
+        reserve = 0 if pool.logical and move.reserve_bytes is None else move.reserve_bytes  # no volume grows there
+        space = FreeSpace(pool.capacity_bytes, pool.available_bytes, reserve)
         problem = space.problem(sum(needs), f"pool {pool.name} of {move.dest}") if needs else ""
         if problem:
             yield f"its disks: {problem}"

@@ -8,9 +8,11 @@ off.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_host_bindings
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, states
@@ -21,6 +23,8 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_logical,
+    files_lvm,
     libvirt_storage,
     libvirt_transfer,
     run_directories,
@@ -58,7 +62,11 @@ def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.
     volume = t.cast(Volume, disk.volume)
     before = _volume(endpoints.source, disk.path)
     # A plain file: what it holds (a qcow2 header, say) travels with its bytes.
-    file = Volume(volume.pool, volume.name, volume.path, before["physical_bytes"], "raw")
+    size_bytes = before["physical_bytes"]
+    file = dataclasses.replace(
+        Volume(volume.pool, volume.name, volume.path, size_bytes, "raw"),
+        allocation_bytes=size_bytes if volume.allocation_bytes else None,
+    )
     run_migration_files.create(endpoints, uuid, file, replace=disk.replace, origin=disk.path)
     run_migration_files.filled(endpoints, uuid, file.path)
     phase = f"copying {disk.target}"
@@ -69,6 +77,7 @@ def copy_disk(endpoints: Endpoints, uuid: str, disk: DiskMove, tell: Tell) -> t.
         file.pool,
         file.name,
         lambda done: tell(phase, done, file.capacity_bytes),
+        is_device=before.get("device", False),
     )
     plan_concurrent_changes.check_unchanged(disk.path, before, _volume(endpoints.source, disk.path))
     libvirt_storage.refresh(endpoints.dest, file.pool)
@@ -81,6 +90,8 @@ def _check_in_place(endpoints: Endpoints, file: Volume, *, in_place: bool) -> No
     """Raise Failed if the file that was filled no longer has its name."""
     xml = libvirt_storage.volume_at(endpoints.dest, file.path)
     same_size = xml is not None and xml_host.volume(xml)["physical_bytes"] == file.capacity_bytes
+    # What was stored in a new logical volume before may be the same; its UUID is compared when all is copied.
+    in_place = in_place or file.path.startswith("/dev/")
     plan_concurrent_changes.check_name_kept(file.path, in_place=in_place and same_size)
 
 
@@ -104,6 +115,11 @@ def differing(endpoints: Endpoints, disks: t.Iterable[DiskMove]) -> list[str]:
 
 
 def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
+    """The volume; of a logical one of this machine what the kernel knows, as libvirt lists no thin ones."""
+    if path.startswith("/dev/") and is_here(connection.getURI()):
+        size_bytes = files_lvm.size_bytes(path)
+        told = {"physical_bytes": size_bytes, "modified_s": files_logical.written(path), "device": True}
+        return plan_concurrent_changes.check_there(path, told if size_bytes else None)
     return _there(path, libvirt_storage.volume_at(connection, path))
 
 

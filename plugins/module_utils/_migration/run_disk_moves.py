@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.units import image_of_content
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_disk,
     fields_record,
@@ -46,6 +47,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import (
     deletable,
+    is_own_volume,
     relabelling,
     ways,
     wrong_pools,
@@ -59,12 +61,14 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints, snapshot_records
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_header,
+    files_lvm,
     libvirt_storage,
     libvirt_transfer,
     run_directories,
     run_file_users,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_content import manifest_name
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import LOGICAL
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -121,7 +125,7 @@ def disks(
     pools_asked = [params["pool"], *params["disk_pool"].values()]
     wrong = [*unknown_disks(entries, params), *wrong_pools(dest, params["dest"], pools_asked)]
     moves, problems = ways(seen, active=found.active, waiting=waiting, wrong=wrong)
-    own = [*_owned(recorded), *(one.disk.path for one in kept if one.own)]
+    own = [*_owned(endpoints.source, recorded, found.uuid, moves), *(one.disk.path for one in kept if one.own)]
     free = _free(endpoints.source, moves, seen, own, found.uuid)
     return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves), problems
 
@@ -134,9 +138,15 @@ def _free(
     return unused(source, deletable(moves, fixed=fixed, owned=own), uuid)
 
 
-def _owned(recorded: t.Mapping[str, t.Any]) -> list[str]:
-    """Paths of disks in the guest's record."""
-    return [one.path for one in recorded.get("volumes") or ()]
+def _owned(source: t.Any, recorded: t.Mapping[str, t.Any], uuid: str, moves: t.Iterable[DiskMove]) -> t.Iterator[str]:
+    """Paths of files in the guest's record, and of the logical volumes that were made for the guest."""
+    entries = recorded.get("volumes") or ()
+    yield from (one.path for one in entries if not one.path.startswith("/dev/"))
+    for move in moves if is_here(source.getURI()) else ():
+        if move.volume and move.path.startswith("/dev/"):
+            volume = identity.of_path(move.path)
+            if is_own_volume(move.path, entries, uuid, volume, files_lvm.tags(move.path)):
+                yield move.path
 
 
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
@@ -207,7 +217,7 @@ class _Hosts:
         if pool is None:
             return None
         libvirt_storage.refresh(self.endpoints.source, pool)
-        return _file(self.endpoints.source, path)
+        return _file(self.endpoints.source, path) or _unlisted(self.endpoints.source, path)
 
     @asked
     def file_there(self, path: str) -> VolumeFile | None:
@@ -235,6 +245,16 @@ class _Hosts:
     @asked
     def base_name_here(self, path: str) -> str | None:
         return files_header.read(path).backing
+
+    @asked
+    def is_logical_here(self, path: str) -> bool:
+        if is_here(self.endpoints.source.getURI()):
+            return identity.logical_volume(path) is not None
+        return (found := self.device_here(path)) is not None and found.pool_type == LOGICAL
+
+    @asked
+    def pool_name_here(self, path: str) -> str | None:
+        return run_directories.pool_at(self.endpoints.source, os.path.dirname(path))
 
     @asked
     def device_here(self, path: str) -> plan_same_storage.Device | None:
@@ -374,6 +394,13 @@ def _configuration(connection: t.Any) -> bytes | None:
 
 def _file(connection: t.Any, path: str) -> VolumeFile | None:
     return _described(libvirt_storage.volume_at(connection, path))
+
+
+def _unlisted(connection: t.Any, path: str) -> VolumeFile | None:
+    """A logical volume of this machine that libvirt does not list, as it is thin."""
+    here = is_here(connection.getURI()) and identity.logical_volume(path) is not None
+    size = files_lvm.size_bytes(path) if here else 0
+    return VolumeFile("raw", size, size, physical_bytes=size) if size else None
 
 
 def _described(xml: str | None) -> VolumeFile | None:

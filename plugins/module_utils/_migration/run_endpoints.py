@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     MigrationHost,
     Pool,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import no_files
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import LOGICAL, no_disks
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 __all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools", "snapshot_records"]
@@ -94,17 +94,23 @@ def host(connection: t.Any) -> MigrationHost:
 
 
 def pools(connection: t.Any) -> tuple[Pool, ...]:
-    """Active directory pools, with their free space as of libvirt's last refresh."""
+    """Active pools that are directories or volume groups, with their free space as of libvirt's last refresh."""
     return tuple(
-        Pool(pool["name"], os.path.normpath(its["path"]), pool["available_bytes"], pool["capacity_bytes"])
+        Pool(
+            pool["name"],
+            os.path.normpath(its["path"]),
+            pool["available_bytes"],
+            pool["capacity_bytes"],
+            logical=its["type"] == LOGICAL,
+        )
         for pool, its in _known(connection)
-        if not no_files(its["type"], active=pool["active"])
+        if not no_disks(its["type"], active=pool["active"])
     )
 
 
 def _unusable(connection: t.Any) -> t.Iterator[tuple[str, str]]:
     for pool, its in _known(connection):
-        yield pool["name"], no_files(its["type"], active=pool["active"])
+        yield pool["name"], no_disks(its["type"], active=pool["active"])
 
 
 def _known(connection: t.Any) -> list[tuple[dict[str, t.Any], dict[str, t.Any]]]:

@@ -29,9 +29,11 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import (
     check_in_place,
     check_seen,
+    check_size,
     replaced,
     sorted_out,
     stopped,
+    without_pool,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -110,10 +112,13 @@ def _sorted_out(dest: t.Any, uuid: str, entries: t.Sequence[Made]) -> tuple[set[
 
 
 def _mark(dest: t.Any, path: str) -> str:
-    """The mark in the header of the file at this path; empty if there is none."""
+    """The mark in the header of the file at this path, or the UUID of the logical volume; empty if there is none."""
     pool = run_directories.pool_at(dest, os.path.dirname(path))
     if pool is None:
         return ""
+    if path.startswith("/dev/"):
+        libvirt_storage.refresh(dest, pool)
+        return libvirt_storage.volume_key(dest, path) or ""
     try:
         return files_header.mark(libvirt_storage.read_part(dest, pool, os.path.basename(path), 0, _HEAD_BYTES))
     except NotFound:
@@ -156,9 +161,11 @@ def _changed(dest: t.Any, path: str) -> str:
 def check_copied(endpoints: Endpoints, uuid: str, name: str) -> None:
     """Raise Failed if a file copied to the destination is no longer the one that was made there."""
     entries = _entries(fields_record.of(libvirt_query.found(libvirt_query.by_uuid(endpoints.source, uuid))))
-    made = {one.path: one.changed for one in entries if one.phase == Made.MADE}
+    made = {one.path: one.changed for one in entries if one.phase == Made.MADE and not one.is_volume}
     why = "it was replaced or changed after it was copied"
-    check_in_place(name, {path: why for path, then in made.items() if then != _changed_there(endpoints.dest, path)})
+    problems = {path: why for path, then in made.items() if then != _changed_there(endpoints.dest, path)}
+    volumes = {one.path: replaced(one, _mark(endpoints.dest, one.path)) for one in entries if one.is_volume}
+    check_in_place(name, {**problems, **volumes})
 
 
 def _changed_there(dest: t.Any, path: str) -> str:
@@ -188,6 +195,8 @@ def _list(dest: t.Any, directory: str, stack: contextlib.ExitStack) -> str:
     try:
         if inactive := run_directories.inactive_at(dest, directory):
             return stopped(inactive)
+        if directory.startswith("/dev/") and run_directories.pool_at(dest, directory) is None:
+            return without_pool(directory)  # a pool that is this directory would take the volumes' links for files
         try:
             pool = stack.enter_context(run_directories.pool_for(dest, directory))
         except NotFound:
@@ -240,6 +249,9 @@ def create(endpoints: Endpoints, uuid: str, volume: Volume, *, replace: bool, or
         raise
     mark = _marked(endpoints.dest, volume) if volume.format == "qcow2" else ""
     finished(endpoints, uuid, volume, mark)
+    if volume.path.startswith("/dev/"):
+        there = xml_host.volume(libvirt_storage.volume_at(endpoints.dest, volume.path) or "<volume/>")
+        check_size(there, volume.path, volume.pool, wanted_bytes=volume.capacity_bytes)
 
 
 def _marked(dest: t.Any, volume: Volume) -> str:
@@ -252,10 +264,18 @@ def _marked(dest: t.Any, volume: Volume) -> str:
 
 
 def finished(endpoints: Endpoints, uuid: str, volume: Volume, mark: str = "") -> None:
-    """Record that the file is complete, with its time and mark."""
-    changed = xml_host.volume(libvirt_storage.volume_at(endpoints.dest, volume.path) or "<volume/>")["changed"]
-    known = {"phase": Made.MADE, "size_bytes": volume.capacity_bytes, "changed": changed, "mark": mark}
-    _change(endpoints, uuid, lambda made: dataclasses.replace(made, **known) if made.path == volume.path else made)
+    """Record that the file is complete, with its time and mark, or the logical volume with its UUID."""
+    there = xml_host.volume(libvirt_storage.volume_at(endpoints.dest, volume.path) or "<volume/>")
+    known = {"phase": Made.MADE, "size_bytes": volume.capacity_bytes, "changed": there["changed"], "mark": mark}
+
+    def change(made: Made) -> Made:
+        if made.path != volume.path:
+            return made
+        if made.is_volume:
+            known["mark"] = made.mark or there["key"]
+        return dataclasses.replace(made, **known)
+
+    _change(endpoints, uuid, change)
 
 
 def opened(endpoints: Endpoints, uuid: str, copies: t.Collection[str]) -> None:

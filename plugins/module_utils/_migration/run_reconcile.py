@@ -135,6 +135,7 @@ def settle(dest: t.Any, uuid: str) -> None:
         source=recorded.get("moving_from") or "",
         host=host,
         moved={one.origin: one.path for one in made if one.origin},
+        volumes_there={one.path: one.volume for one in made if one.volume},
     )
     run_migration_files.remember(domain, {**_FORGOTTEN, "volumes": volumes})
 
@@ -201,7 +202,8 @@ def resume_guest(dest: t.Any, uuid: str) -> None:
 def _superseded(dest: t.Any, uuid: str) -> bool:
     recorded = fields_record.of(libvirt_query.find_by_uuid(dest, uuid))
     paths = [Made.parse(text).source_path for text in recorded.get("moving_made") or ()]
-    return superseded(float(recorded.get("moving_let_run") or 0), map(locks.written_s, paths))
+    written = [None if path.startswith("/dev/") else locks.written_s(path) for path in paths]  # devices tell no time
+    return superseded(float(recorded.get("moving_let_run") or 0), written)
 
 
 def _suspended(source: t.Any, uuid: str) -> bool:

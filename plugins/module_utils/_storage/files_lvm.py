@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["exists", "has_group", "is_open", "rows", "tags", "thin_pool_of", "thin_pools", "volumes"]
+__all__ = ["exists", "has_group", "is_open", "rows", "size_bytes", "tags", "thin_pool_of", "thin_pools", "volumes"]
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent,segtype,zero,pool_lv"
@@ -40,6 +40,11 @@ def volumes(group: str, directory: str) -> dict[str, int]:
     found = rows("lv", "lvs", "lv_name,lv_size,segtype", "--", group)
     shown = [row for row in found if row["segtype"] != "thin-pool"]
     return {f"{directory}/{row['lv_name']}": int(float(row["lv_size"])) for row in shown}
+
+
+def size_bytes(path: str) -> int:
+    """The size of a logical volume; 0 if there is none."""
+    return next((_number(row["lv_size"]) for row in rows("lv", "lvs", "lv_size", "--", path)), 0)
 
 
 def tags(path: str) -> tuple[str, ...]:

@@ -27,25 +27,32 @@ __all__ = ["active_pools", "copy", "digest", "inactive_pools", "opened"]
 _ARRIVES_S, _LOOK_S = 60, 0.01
 
 
-def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, tell: t.Callable[[int], None]) -> bool:
-    """Write the content of a volume here into the volume there, piece by piece, holes as holes.
+def copy(
+    source: Connection,
+    path: str,
+    dest: Connection,
+    pool: str,
+    name: str,
+    tell: t.Callable[[int], None],
+    *,
+    is_device: bool = False,
+) -> bool:
+    """Write the content of a volume here into the volume there, piece by piece, holes as holes. `is_device`: it is a
+    block device of this machine, which libvirt may not list.
 
     `tell` receives the bytes done. True if the written file had the volume's name at the end; somebody may have renamed
     another file over it.
     """
     with explained("copy volume", f"{path} to pool {pool}"):
         reader, writer = source.newStream(), _Writer(dest, pool, name)
+        pieces = _of_device(path) if is_device else _of_volume(source, path, reader)
         try:
-            source.storageVolLookupByPath(path).download(reader, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
             writer.open()
-            while True:
-                part = reader.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE)
-                if part == AT_HOLE:
-                    writer.skip(reader.recvHole())
-                elif part:
-                    writer.write(part)
+            for piece in pieces:
+                if isinstance(piece, int):
+                    writer.skip(piece)
                 else:
-                    break
+                    writer.write(piece)
                 tell(writer.done)
             in_place = writer.end()
         except BaseException:
@@ -53,9 +60,23 @@ def copy(source: Connection, path: str, dest: Connection, pool: str, name: str, 
                 with contextlib.suppress(libvirt.libvirtError):  # it never began, or broke by itself
                     stream.abort()
             raise
-        reader.finish()
+        if not is_device:
+            reader.finish()
         writer.stream.finish()
     return in_place
+
+
+def _of_volume(source: Connection, path: str, reader: t.Any) -> t.Iterator[bytes | int]:
+    """The content of a volume, and the sizes of its holes."""
+    source.storageVolLookupByPath(path).download(reader, 0, 0, libvirt.VIR_STORAGE_VOL_DOWNLOAD_SPARSE_STREAM)
+    while piece := reader.recvFlags(CHUNK, libvirt.VIR_STREAM_RECV_STOP_AT_HOLE):
+        yield reader.recvHole() if piece == AT_HOLE else piece
+
+
+def _of_device(path: str) -> t.Iterator[bytes]:
+    with open(path, "rb", buffering=0) as device:
+        while piece := device.read(CHUNK):
+            yield piece
 
 
 class _Writer:

@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 
 __all__ = [
     "DIRECTORY_POOLS",
+    "LOGICAL",
     "PoolDirectory",
     "directory",
     "disk_in",
@@ -22,14 +23,14 @@ __all__ = [
     "file_in",
     "has_devices",
     "holder",
-    "no_files",
+    "no_disks",
     "seed_pool",
     "volume_name",
 ]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 DIRECTORY_POOLS = ("dir", "fs", "netfs")
-_LOGICAL = "logical"
+LOGICAL = "logical"
 _BY_VIRSH = "create a volume there (virsh vol-create-as POOL NAME SIZE), and set it as disks[].volume"
 _OFFERED = "its volumes are what the storage offers: set one as disks[].volume"
 # What a guest's disk can be in a pool where this collection creates none.
@@ -68,12 +69,12 @@ def file_in(pool: PoolDirectory, name: str) -> str:
 
 def volume_name(pool: PoolDirectory, file: str) -> str:
     """The name of the volume in a pool where a directory would have this file: a logical volume has no ending."""
-    return os.path.splitext(file)[0] if pool.type == _LOGICAL else file
+    return os.path.splitext(file)[0] if pool.type == LOGICAL else file
 
 
 def disk_in(pool: PoolDirectory, name: str) -> str:
     """The path of a new disk in the pool; raises Refused if the collection creates none in pools of its type."""
-    if pool.type == _LOGICAL and pool.path:
+    if pool.type == LOGICAL and pool.path:
         return os.path.join(pool.path, name)
     if pool.type in _OTHERWISE:
         raise Refused(
@@ -85,7 +86,7 @@ def disk_in(pool: PoolDirectory, name: str) -> str:
 
 def seed_pool(pool: PoolDirectory) -> str:
     """The name of the pool for the seed of a guest with disks in this one; a seed is a file."""
-    return POOL if pool.type == _LOGICAL else pool.name
+    return POOL if pool.type == LOGICAL else pool.name
 
 
 def has_devices(pool_type: str | None) -> bool:
@@ -112,17 +113,17 @@ def disk_pool(pool: PoolDirectory) -> PoolDirectory:
     """The pool, if the collection makes disks in pools of its type on this machine; raises Refused."""
     if pool.type in DIRECTORY_POOLS:
         directory(pool, "disks")
-    elif pool.type != _LOGICAL:
+    elif pool.type != LOGICAL:
         raise Refused(
             f"cannot keep disks in pool {pool.name}: its type is {pool.type}; use a dir, fs, netfs or logical pool"
         )
     return pool
 
 
-def no_files(pool_type: str, *, active: bool) -> str:
-    """Why no file is created in a pool; empty if that is possible."""
-    if pool_type not in DIRECTORY_POOLS:
-        return f"is of type {pool_type}, which is no directory; choose a dir, fs or netfs pool"
+def no_disks(pool_type: str, *, active: bool) -> str:
+    """Why no disk is copied into a pool; empty if that is possible."""
+    if pool_type not in (*DIRECTORY_POOLS, LOGICAL):
+        return f"is of type {pool_type}, which takes no copies of disks; choose a dir, fs, netfs or logical pool"
     return "" if active else "is not active; start it there (virt_pool state: active)"
 
 

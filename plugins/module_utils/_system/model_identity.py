@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-__all__ = ["EDITED", "FileIdentity", "OwnedVolume"]
+__all__ = ["EDITED", "LOGICAL", "FileIdentity", "OwnedVolume"]
 
+LOGICAL = "LVM-"  # before the UUIDs of a logical volume
+_UUID_CHARACTERS = 32
 EDITED = "edited"  # instead of the UUID of a guest
 
 
@@ -18,7 +20,7 @@ EDITED = "edited"  # instead of the UUID of a guest
 class FileIdentity:
     """What distinguishes a file from others of its name; not its device number, which changes by the mount.
 
-    A logical volume has its UUID as `mark`, and 0 as `inode`.
+    A logical volume has its UUID as `mark`, after that of its group where that is known, and 0 as `inode`.
     """
 
     inode: int
@@ -32,9 +34,14 @@ class FileIdentity:
 
     def is_same(self, other: FileIdentity) -> bool:
         """True if both are one file, by all that is known of both; an inode alone is reused."""
-        pairs = ((self.born_ns, other.born_ns), (self.mark, other.mark))
+        pairs = ((self.born_ns, other.born_ns), (_unprefixed(self.mark), _unprefixed(other.mark)))
         known = [(one, two) for one, two in pairs if one is not None and two is not None]
         return self.inode == other.inode and all(one == two for one, two in known)
+
+
+def _unprefixed(mark: str | None) -> str | None:
+    """The mark; of a logical volume without the UUID of its group, which another host's libvirt does not tell."""
+    return mark[-_UUID_CHARACTERS:] if mark and mark.startswith(LOGICAL) else mark
 
 
 @dataclasses.dataclass(frozen=True)
