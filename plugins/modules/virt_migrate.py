@@ -19,8 +19,8 @@ description:
   - A guest that is off is migrated with its disks, its UEFI variables and its TPM state. It cannot be started on
     O(dest) before it is removed from the source.
   - A disk on storage of both hosts stays where it is, if something proves that it is the same there. The kind of its
-    filesystem, its path, a device number and the name of a pool prove nothing. A disk that is a block device, or on the
-    network, is never copied.
+    filesystem, its path, a device number and the name of a pool prove nothing. A disk on the network is never copied,
+    and of block devices only a logical volume is.
   - Disks on local storage are copied in their own format and stay sparse. If the backing image of a disk is on the
     destination under the same path, only the disk's own data is copied. The disks on the source, and the file with the
     UEFI variables of a guest that runs, are removed after the guest was seen on the destination; a file that both hosts
@@ -88,22 +88,23 @@ options:
     default: auto
   disk_storage:
     description:
-      - O(storage) for individual disks, by name or target. A block device, and a disk on the network, take V(auto) or
-        V(shared).
+      - O(storage) for individual disks, by name or target. A disk on the network, and a block device that is no logical
+        volume, take V(auto) or V(shared).
     type: dict
     default: {}
   pool:
     description:
       - Storage pool of O(dest) for all disks that are copied; an active one that is a directory (C(dir), C(fs) or
-        C(netfs)). Disks on shared storage, and those that the definition names by pool and volume, stay as they are.
-      - Defaults to the pool of O(dest) with the directory that the disk has on the source. Backing images must be there
-        under the same path in any case.
+        C(netfs)), or for raw disks a volume group (C(logical)). Disks on shared storage, and those that the definition
+        names by pool and volume, stay as they are.
+      - Defaults to the pool of O(dest) with the directory that the disk has on the source, and for a logical volume to
+        the pool C(logical) of the same name. Backing images must be there under the same path in any case.
     type: str
   disk_pool:
     description:
       - O(pool) for individual disks, by name or target. A disk that is named here is copied, also from shared storage.
-      - Refused for a block device, and for a disk that is on the network, named by pool and volume, or declared as
-        shared.
+      - Refused for a block device that is no logical volume, and for a disk that is on the network, named by pool and
+        volume, or declared as shared.
     type: dict
     default: {}
   bandwidth:
@@ -168,7 +169,7 @@ options:
   reserve:
     description:
       - Space that must stay free in each pool of O(dest) after the disks are copied, such as V(20GiB). Defaults to 1
-        GiB or 5 % of the pool, whichever is larger; V(0) reserves nothing.
+        GiB or 5 % of the pool, whichever is larger, and to nothing in a volume group; V(0) reserves nothing.
     type: str
   assume_images:
     description: In check mode, assume that images that O(dest) lacks, and that RV(images) lists, are already there.

@@ -837,15 +837,16 @@ def test_all_that_is_wrong_with_pools_is_told(world: World) -> None:
 def test_which_pools_take_no_disks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = {"libvirt_version": 9000000, "qemu_version": 7002022, "memory_free_mib": 1}
     monkeypatch.setattr(libvirt_migrate, "endpoint_facts", lambda _connection: facts)  # not of the test driver
-    for kind, name, source in (("dir", "off", ""), ("logical", "vg", "<name>vg</name>"), ("netfs", "nfs", NFS)):
+    groups = (("logical", "vg", "<name>vg</name>"), ("disk", "parts", "<device path='/dev/sdz'/>"))
+    for kind, name, source in (("dir", "off", ""), *groups, ("netfs", "nfs", NFS)):
         made = world.dest.storagePoolDefineXML(_POOL.format(kind, name, source, name))
         if name != "off":
             made.create()
     host = run_endpoints.host(world.dest)
-    assert {pool.name for pool in host.pools} == {"default", "nfs"}
+    assert {pool.name: pool.logical for pool in host.pools} == {"default": False, "nfs": False, "vg": True}
     assert host.unusable_pools == {
         "off": "is not active; start it there (virt_pool state: active)",
-        "vg": "is of type logical, which is no directory; choose a dir, fs or netfs pool",
+        "parts": "is of type disk, which takes no copies of disks; choose a dir, fs, netfs or logical pool",
     }
 
 

@@ -1,12 +1,13 @@
 """Disks of guests on logical volumes: judged by lvs, qemu-img, virsh, and the bytes themselves.
 
-The host has a Linux of its own, as device-mapper does not come into containers. Its guests are a boot sector.
+The hosts have a Linux of their own, as device-mapper does not come into containers. Their guests are a boot sector.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import struct
 import sys
 import typing as t
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, 
 pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Hypervisors("logical")
-on = functools.partial(LAB.on, "hyper1")
+on, there = functools.partial(LAB.on, "hyper1"), functools.partial(LAB.on, "hyper2")
 PACKAGES = (
     "libvirt-clients", "libvirt-daemon-system", "lvm2", "parted", "python3-cryptography", "python3-libvirt",
     "python3-lxml", "python3-pycdlib", "qemu-system-x86", "qemu-utils",
@@ -48,6 +49,15 @@ qemu-img convert -f raw -O qcow2 /root/tiny {IMAGES}/tiny.qcow2
 """
 
 
+FOREIGN = "lvs --noheadings -o lv_uuid,lv_size,lv_tags vg0/foreign; sha256sum /dev/vg0/foreign"
+CLEAN = (
+    "for g in $(virsh list --all --name); do virsh -q destroy $g; virsh -q undefine $g; done 2>/dev/null; "
+    "for v in $(lvs --noheadings -o lv_full_name); do [ $v = vg0/foreign ] || [ $v = vg0/thin ] || lvremove -qqf $v; done; "
+    f"find {IMAGES} -mindepth 1 -not -name 'tiny*' -delete; rm -f /usr/local/bin/qemu-img; "
+    "for p in $(virsh pool-list --name); do virsh -q pool-refresh $p; done"
+)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def host() -> Iterator[None]:
     """A host with a volume group that has somebody's volume, and an image."""
@@ -55,14 +65,19 @@ def host() -> Iterator[None]:
     if not LAB.kept:
         LAB.run(*lab_py, "down", "--name", LAB.name)
         LAB.run(
-            *lab_py, "up", "--name", LAB.name, "--hosts", "1", "--no-image", "--uml", "--packages", ",".join(PACKAGES)
+            *lab_py, "up", "--name", LAB.name, "--hosts", "2", "--no-image", "--uml", "--packages", ",".join(PACKAGES)
         )
     LAB.run(sys.executable, HERE / "demo.py", "config", "--name", LAB.name)
     try:
         if not on("vgs --noheadings"):
             on(PREPARE)
-        told("virt_pool", name="default", path=IMAGES, state="active")
-        told("virt_pool", name="lvm", type="logical", source={"name": "vg0"}, state="active")
+            there(PREPARE)
+            book = LAB.folder / "hypervisors.json"
+            roles = ["corral.virt.hypervisor", "corral.virt.pki"]  # they migrate over TLS
+            book.write_text(json.dumps([{"hosts": "hyper", "gather_subset": ["!all", "network"], "roles": roles}]))
+            LAB.run("ansible-playbook", book)
+        told("virt_pool", hosts="hyper", name="default", path=IMAGES, state="active")
+        told("virt_pool", hosts="hyper", name="lvm", type="logical", source={"name": "vg0"}, state="active")
         told("virt_pool", name="large", type="logical", source={"name": "vg1"}, state="active")
         yield
     finally:
@@ -73,21 +88,17 @@ def host() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def foreign_stays() -> Iterator[None]:
     """Somebody else's volume is never touched; what a test makes goes with it."""
-    before = on("lvs --noheadings -o lv_uuid,lv_size,lv_tags vg0/foreign; sha256sum /dev/vg0/foreign")
+    before = [run(FOREIGN) for run in (on, there)]
     yield
-    assert on("lvs --noheadings -o lv_uuid,lv_size,lv_tags vg0/foreign; sha256sum /dev/vg0/foreign") == before
-    on(
-        "for g in $(virsh list --all --name); do virsh -q destroy $g; virsh -q undefine $g; done 2>/dev/null; "
-        "for v in $(lvs --noheadings -o lv_full_name); do [ $v = vg0/foreign ] || [ $v = vg0/thin ] || lvremove -qqf $v; done; "
-        f"find {IMAGES} -mindepth 1 -not -name 'tiny*' -delete; rm -f /usr/local/bin/qemu-img; "
-        "for p in $(virsh pool-list --name); do virsh -q pool-refresh $p; done"
-    )
+    assert [run(FOREIGN) for run in (on, there)] == before
+    on(CLEAN)
+    there(CLEAN)
 
 
-def told(module: str, *, check: bool = False, **options: t.Any) -> dict[str, t.Any]:
-    """What a module answers."""
+def told(module: str, *, check: bool = False, hosts: str = "hyper1", **options: t.Any) -> dict[str, t.Any]:
+    """What a module answers, on one of the hosts."""
     task = {f"corral.virt.{module}": options, "register": "told"}
-    return t.cast("dict[str, t.Any]", LAB.tell(task, hosts="hyper1", check=check)["hyper1"])
+    return t.cast("dict[str, t.Any]", next(iter(LAB.tell(task, hosts=hosts, check=check).values())))
 
 
 def refused(**options: t.Any) -> str:
@@ -507,3 +518,155 @@ def test_guests_on_volumes_are_imported_and_made_again_with_the_same_disks(tmp_p
         gone = told("virt_domain", name=name, state="absent", remove_storage=True, force_off=True)
         assert gone["steps"] == [f"destroy {name}", f"undefine {name}"], "nobody has made them for this guest"
     assert {"hand", "hand-thin", "web1-system", "web1-thin"} <= volumes().keys()
+
+
+# A boot sector that writes one sector after the other, each with its number, in a ring of 4,096 from the 2,048th on.
+WRITER = (
+    bytes.fromhex(
+        "31c08ed88ed0bc007c66bb1000010066891e007e66bb0080000066891e047e6631db66891e0c7e66891e008066ff060080668b1e00806681e3"
+        "ff0f00006681c30008000066891e087eb80043b280be007efbcd13ebd6"
+    ).ljust(510, b"\0")
+    + b"\x55\xaa"
+)
+RING, FIRST = 4096, 2048
+DISK = "/dev/vg0/web1-system"
+GROUP = "lvs --noheadings -o lv_name,lv_uuid,lv_size,lv_tags vg0"
+
+
+def writer(state: str = "running", **disk: t.Any) -> str:
+    """A guest that writes numbered sectors on a volume of random content; the digest of what it does not write."""
+    told("virt_domain", name="web1", disks=[{"name": "system", "pool": "lvm", "size": "36MiB", **disk}], **GUEST)
+    on(f"head -c 36M /dev/urandom >{DISK}; head -c 2M /dev/zero | dd of={DISK} seek=1 bs=1M conv=notrunc status=none")
+    on(f'python3 -c \'open("{DISK}", "r+b").write(bytes.fromhex("{WRITER.hex()}"))\'; sync')
+    if state == "running":
+        on("virsh -q start web1; until virsh domblkstat web1 vda | grep -q 'wr_req [1-9]'; do sleep 1; done")
+    return outside(on)
+
+
+def outside(run: t.Callable[[str], str], disk: str = DISK) -> str:
+    """The digest of what the guest does not write."""
+    return run(f"{{ head -c 1M {disk}; tail -c +$((3 * 1048576 + 1)) {disk}; }} | sha256sum")
+
+
+def numbers(run: t.Callable[[str], str], disk: str = DISK) -> int:
+    """The last number that the guest wrote; none before it is missing."""
+    read = f"dd if={disk} bs=512 skip={FIRST} count={RING} status=none | od -An -v -tx4 -w512 | cut -c2-9"
+    text = run(f"virsh -q suspend web1; {read}; virsh -q resume web1")  # else it writes meanwhile
+    found = [struct.unpack("<I", bytes.fromhex(word)[::-1])[0] for word in text.split()]
+    last = max(found)
+    assert found == [max(0, last - (last - at) % RING) for at in range(RING)]
+    return last
+
+
+def migrated(host: str = "hyper1", **more: t.Any) -> dict[str, t.Any]:
+    """Check, do, check again, do again; the result."""
+    run = functools.partial(LAB.on, host)
+    dest = {"hyper1": "hyper2", "hyper2": "hyper1"}[host]
+    look = f"{GROUP}; virsh list --all; ls {IMAGES}"
+    options = {"name": "web1", "dest": dest, **more}
+    before = run(look), LAB.on(dest, look)
+    checked = told("virt_migrate", check=True, hosts=host, **options)
+    assert checked["changed"] and (run(look), LAB.on(dest, look)) == before
+    done = told("virt_migrate", hosts=host, **options)
+    assert done["steps"] == checked["steps"] and done["changed"]
+    for check in (True, False):
+        assert not told("virt_migrate", check=check, hosts=host, **options)["changed"]
+    return done
+
+
+def test_a_guest_migrates_with_its_volume_while_it_writes() -> None:
+    before = writer()
+    done = migrated()
+    assert f"create an empty {DISK} on hyper2" in done["steps"] and f"remove {DISK} from the source" in done["steps"]
+    assert "web1" not in on(GROUP) and "running" in there("virsh domstate web1")
+    reached = numbers(there)
+    assert reached > 0 and outside(there) == before
+    there("sleep 5")
+    assert numbers(there) > reached, "it goes on"
+    migrated("hyper2")
+    assert "web1" not in there(GROUP) and numbers(on) > reached and outside(on) == before
+    told("virt_domain", name="web1", state="absent", remove_storage=True, force_off=True)
+    assert "web1" not in on(GROUP), "it is the guest's own, on every host"
+
+
+def test_a_guest_that_is_off_migrates_with_its_volume_and_by_way_of_files() -> None:
+    before = writer("off")
+    whole = on(f"sha256sum <{DISK}")
+    there("lvcreate -qqy --name old --size 36M vg0; head -c 36M /dev/urandom >/dev/vg0/old; lvremove -qqf vg0/old")
+    migrated()
+    assert "web1" not in on(GROUP) and there(f"sha256sum <{DISK}") == whole
+    migrated("hyper2", disk_pool={"system": "default"})
+    file = f"{IMAGES}/web1-system.img"
+    assert "web1" not in there(GROUP) and on(f"sha256sum <{file}") == whole
+    on("virsh -q start web1; sleep 5")
+    migrated(disk_pool={"system": "lvm"})
+    assert on(f"ls {IMAGES}") == "tiny.qcow2" and numbers(there) > 0 and outside(there) == before
+    assert "type='block'" in there("virsh dumpxml --inactive web1") and "running" in there("virsh domstate web1")
+    migrated("hyper2", disk_pool={"system": "default"})
+    assert numbers(functools.partial(on), file) > 0 and outside(on, file) == before and "web1" not in there(GROUP)
+
+
+def test_a_thin_volume_arrives_thick() -> None:
+    before = writer(thin_pool="thin")
+    assert "thick" in migrated()["disks"][0]["why"]
+    assert "web1" not in on(GROUP) and numbers(there) > 0 and outside(there) == before
+    there("virsh -q destroy web1")
+    migrated("hyper2")
+    told("virt_domain", name="web1", state="absent", remove_storage=True)
+    before = writer("off", thin_pool="thin")
+    migrated()
+    assert "web1" not in on(GROUP) and outside(there) == before
+
+
+def test_volumes_of_others_stop_it_and_stay() -> None:
+    before = writer()
+    there("lvcreate -qqy --name web1-system --size 36M vg0")
+    others = there(GROUP)
+    assert f"{DISK} already exists on the destination" in migration_refused()
+    there("lvchange -qq -an vg0/web1-system; virsh -q pool-refresh lvm")  # which libvirt does not list
+    others = there(GROUP)
+    told_why = migration_refused()
+    assert "already exists" in told_why and "web1-system" in told_why, told_why
+    assert there(GROUP) == others and "running" in on("virsh domstate web1") and outside(on) == before
+    there("lvremove -qqf vg0/web1-system; lvcreate -qqy --name fills --extents 100%FREE vg0")
+    assert "free" in migration_refused()
+    there("lvremove -qqf vg0/fills; virsh -q pool-destroy lvm")
+    try:
+        assert "is not copied, and libvirt of the destination does not know it" in migration_refused()
+    finally:
+        there("virsh -q pool-start lvm")
+    on("lvchange -qq --addtag mine --deltag $(lvs --noheadings -o lv_tags vg0/web1-system) vg0/web1-system")
+    migrated()
+
+
+def migration_refused(**more: t.Any) -> str:
+    """Why it does not migrate."""
+    return LAB.module("virt_migrate", ok=False, name="web1", dest="hyper2", **more)
+
+
+KILLER = """for i in $(seq 3000); do p=$(pgrep -f '^/usr/bin/python3$') && break; sleep 0.02; done
+for i in $(seq 6000); do {met} && break; sleep 0.02; done
+kill -9 $p && echo killed >/root/killed
+"""
+MOMENTS = {
+    "making": "virsh dumpxml web1 | grep -q 'making.*web1-system'",
+    "made": "virsh dumpxml web1 | grep -q 'made.*web1-system'",
+    "copying": "virsh domjobinfo web1 | grep -q Unbounded",
+    "off": "virsh dumpxml web1 | grep -q 'copying.*web1-system'",
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_after_a_kill_the_next_run_ends_it(moment: str) -> None:
+    before = writer("off" if moment == "off" else "running")
+    on("cat >/root/killer; rm -f /root/killed", given=KILLER.format(met=MOMENTS[moment]))
+    on("nohup sh /root/killer >/dev/null 2>&1 &")
+    LAB.run("sh", "-c", """ansible hyper1 -m virt_migrate -a 'name=web1 dest=hyper2' || true""")
+    assert on("sleep 0.5; cat /root/killed") == "killed"
+    if moment == "making" and "web1-system" in there(GROUP):
+        why = LAB.run("sh", "-c", "ansible hyper1 -m virt_migrate -a 'name=web1 dest=hyper2' 2>&1 || true")
+        assert "lvremove" in why or "already exists" in why, why
+        there("lvremove -qqf vg0/web1-system")
+    told("virt_migrate", name="web1", dest="hyper2")
+    assert "web1" not in on(GROUP) and outside(there) == before
+    assert moment == "off" or numbers(there) > 0

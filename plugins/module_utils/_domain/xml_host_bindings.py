@@ -118,18 +118,23 @@ def with_firmware(xml: str, paths: t.Mapping[str, str]) -> str:
     return text(root)
 
 
+_KINDS = {"dev": "block", "file": "file"}
+
+
 def with_disks(xml: str, paths: t.Mapping[str, str]) -> str:
     """The definition with disks under the paths of another host."""
     if not paths:
         return xml
     root = parse(xml)
     for source, place in _paths(root):
-        path = paths.get(source.get(place))
-        if path:
+        path = paths.get(source.get(place), source.get(place))
+        attribute = "dev" if path.startswith("/dev/") else "file"
+        if path != source.get(place) and attribute != place:  # it becomes a file, or a block device
             del source.attrib[place]
-            kind, attribute = ("block", "dev") if path.startswith("/dev/") else ("file", "file")
+            source.getparent().set("type", _KINDS[attribute])
             source.set(attribute, path)
-            source.getparent().set("type", kind)
+        else:
+            source.set(place, path)
     return text(root)
 
 

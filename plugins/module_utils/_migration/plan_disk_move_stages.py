@@ -184,13 +184,11 @@ def disk(facts: DiskMoveFacts, hosts: DiskHosts) -> SeenDisk:
 def _copied(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool, hosts: DiskHosts) -> SeenDisk:
     """A disk that is copied into a pool, with its file and its base."""
     path, known = known.path, dataclasses.replace(known, pool=pool)
+    known = dataclasses.replace(known, taken=hosts.is_taken_there(pool.name, known.dest_name))
     file = hosts.file_here(path) or hosts.new_file_here(path)
     file = as_defined(file, raw=facts.raw)
     data = hosts.data_files_here(path) if file and file.format != "raw" else ()
-    known = dataclasses.replace(
-        known, taken=hosts.is_taken_there(pool.name, known.dest_name), file=file, data_files=data
-    )
-    known = dataclasses.replace(known, ours=known.dest_path in facts.ours)
+    known = dataclasses.replace(known, file=file, data_files=data, ours=known.dest_path in facts.ours)
     if file is None or not file.backing_path:
         return SeenDisk(known)
     if known.dest_path != path and (known.fixed or not facts.active):

@@ -238,7 +238,8 @@ def _whole(disk: MigratingDisk, volume: Volume, *, active: bool) -> DiskMove:
     kind = "a logical volume" if disk.device else "a raw file"
     why = f"{kind} is copied whole" + (f" into a thick logical volume of pool {pool.name}" if pool.logical else "")
     how = COPY if disk.fixed or not active else FULL
-    return DiskMove(disk.target, disk.path, how, why, volume, size_bytes, size_bytes, replace=disk.taken)
+    named = how == FULL and bool(disk.volume)  # see `_whole_volume`
+    return DiskMove(disk.target, disk.path, how, why, volume, size_bytes, size_bytes, replace=disk.taken, flatten=named)
 
 
 def _check_pool(disk: MigratingDisk) -> None:

@@ -28,7 +28,7 @@ PATH, NAME = "/images/a.qcow2", "debian-12.1a2b3c4d5e6f.qcow2"
 BASE = f"/bases/{NAME}"
 IMAGES, BASES = Pool("images", "/images", 1), Pool("bases", "/bases", 1)
 POOLS = {"/images": IMAGES, "/bases": BASES}
-FILE = VolumeFile("qcow2", 800, 50)
+FILE, BLOCK = VolumeFile("qcow2", 800, 50), VolumeFile("raw", 800, 800)
 OVER = dataclasses.replace(FILE, backing_path=BASE, backing_format="qcow2", physical_bytes=70)
 ON = VolumeFile("qcow2", 300, 40)
 
@@ -58,6 +58,7 @@ ALIKE = [(ASK.file_here(PATH), FILE), (THERE, FILE)]
 NAMED = [(ASK.volume_path_here("p", "v"), PATH), (ASK.volume_path_there("p", "v"), PATH)]
 HERE = ASK.file_here(PATH)
 OURS, BESIDE = ASK.beside_disks_here(PATH), ASK.beside_disks_there(PATH)
+GROUP, OTHER = Pool("lvm", "/dev/vg", 1, logical=True), Pool("lvm", "/dev/other", 1, logical=True)
 DEVICE, LV = "/dev/vg/a", Device(8, (), "logical", "-".join(["a" * 16, "a" * 16]))
 SERVED = [(ASK.volume_path_here("p", "v"), "p/v"), (ASK.volume_path_there("p", "v"), "p/v")]
 CEPH = PoolSource("rbd", ("mon1",), "vms")
@@ -136,7 +137,11 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         ),
         (
             facts(path="/srv/link", device=True),
-            [(ASK.device_here("/srv/link"), LV), (ASK.device_there("/srv/link"), None)],
+            [
+                (ASK.device_here("/srv/link"), LV),
+                (ASK.device_there("/srv/link"), None),
+                (ASK.is_logical_here("/srv/link"), False),
+            ],
             disk(
                 path="/srv/link",
                 device=True,
@@ -148,7 +153,51 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
             [(ASK.device_here(DEVICE), None), (ASK.device_there(DEVICE), None)],
             disk("shared", path=DEVICE, device=True),
         ),
-        (facts("full", path=DEVICE), [], disk("full", path=DEVICE, device=True)),
+        (
+            facts("full", path=DEVICE),
+            [(ASK.is_logical_here(DEVICE), False)],
+            disk("full", path=DEVICE, device=True),
+        ),
+        # A logical volume that only the source has, in the destination's pool of its path, or of its pool's name.
+        (
+            facts(path=DEVICE, pools={GROUP.path: GROUP}, ours=[DEVICE]),
+            [
+                (ASK.device_here(DEVICE), LV),
+                (ASK.device_there(DEVICE), None),
+                (ASK.is_logical_here(DEVICE), True),
+                (ASK.is_taken_there("lvm", DEVICE.rpartition("/")[2]), True),
+                (ASK.file_here(DEVICE), BLOCK),
+            ],
+            disk(
+                path=DEVICE,
+                device=True,
+                elsewhere="libvirt of the destination does not know it, so it cannot be compared",
+                pool=GROUP,
+                file=BLOCK,
+                taken=True,
+                ours=True,
+            ),
+        ),
+        (
+            facts("full", path=DEVICE, pools={"/images": IMAGES, OTHER.path: OTHER}),
+            [
+                (ASK.is_logical_here(DEVICE), True),
+                (ASK.pool_name_here(DEVICE), "lvm"),
+                (ASK.is_taken_there("lvm", DEVICE.rpartition("/")[2]), False),
+                (ASK.file_here(DEVICE), BLOCK),
+            ],
+            disk("full", path=DEVICE, device=True, pool=OTHER, file=BLOCK),
+        ),
+        (
+            facts("full", path=DEVICE),
+            [(ASK.is_logical_here(DEVICE), True), (ASK.pool_name_here(DEVICE), "images")],
+            disk("full", path=DEVICE, device=True),
+        ),
+        (
+            facts(path=DEVICE, moves=True, asked_into="nowhere"),
+            [(ASK.is_logical_here(DEVICE), True)],
+            disk(path=DEVICE, device=True, moves=True, into="nowhere", lost=True),
+        ),
         # One that was asked into another pool.
         (
             facts(into=BASES, asked_into="bases"),
@@ -180,7 +229,11 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
             ],
             disk(into="bases", pool=BASES, file=OVER, base_name=NAME, base_there=ON, base_unknown=True),
         ),
-        (facts(path=DEVICE, moves=True), [], disk(path=DEVICE, device=True, moves=True)),
+        (
+            facts(path=DEVICE, moves=True),
+            [(ASK.is_logical_here(DEVICE), False)],
+            disk(path=DEVICE, device=True, moves=True),
+        ),
         (facts(network="nbd", moves=True), [], disk(network="nbd", moves=True)),
         (
             facts(),

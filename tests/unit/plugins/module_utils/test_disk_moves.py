@@ -404,7 +404,7 @@ def test_a_disk_on_shared_storage_is_copied_only_where_that_was_asked_for_this_d
     ("told", "why"),
     [
         ({"network": "rbd"}, "it is on the network"),
-        ({"device": True}, "it is a block device"),
+        ({"device": True, "pool": None}, "it is a block device, and no logical volume"),
         ({"mode": "shared"}, "its storage is declared as shared"),
         ({"volume": ("p", "web1.qcow2"), "volume_there": f"{IMAGES}/web1.qcow2"}, "it is named by pool and volume"),
     ],
@@ -448,7 +448,7 @@ def test_two_disks_go_to_two_files() -> None:
 
 def test_what_is_wrong_with_pools_is_told_once_for_all_disks() -> None:
     reasons = {
-        "vg": "is of type logical, which is no directory; choose a dir, fs or netfs pool",
+        "vg": "is of type rbd, which takes no copies of disks; choose a dir, fs, netfs or logical pool",
         "old": "is not active",
     }
     host = MigrationHost("h", "2", "x86_64", 1, 1, 1, "", (), (), {}, pools=(FAST,), unusable_pools=reasons)
@@ -468,9 +468,9 @@ def test_what_is_wrong_with_pools_is_told_once_for_all_disks() -> None:
 
 
 def test_a_block_device_that_both_hosts_have_stays() -> None:
-    move = plan_move(disk(path="/dev/vg/a", device=True, shared_on="LVM volume x"), active=True)
+    move = plan_move(disk(path="/dev/vg/a", device=True, shared_on="LVM volume x", pool=None), active=True)
     assert (move.how, move.volume, move.why) == ("shared", None, "on both hosts (LVM volume x)")
-    declared = plan_move(disk(path="/dev/vg/a", device=True, mode="shared"), active=True)
+    declared = plan_move(disk(path="/dev/vg/a", device=True, mode="shared", pool=None), active=True)
     assert declared.why == "on storage declared as shared" and not declared.vouched
 
 
@@ -485,7 +485,7 @@ def test_a_block_device_that_both_hosts_have_stays() -> None:
 )
 def test_a_block_device_of_one_host_is_refused(known: dict[str, t.Any], why: str) -> None:
     with pytest.raises(Refused, match=f"block device /dev/vg/a is not copied, and {why}.*virt_pool of type logical"):
-        plan_move(disk(path="/dev/vg/a", device=True, **known), active=True)
+        plan_move(disk(path="/dev/vg/a", device=True, pool=None, **known), active=True)
 
 
 def test_a_disk_on_the_network_that_may_be_another_is_refused() -> None:

@@ -11,15 +11,22 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import DiskMove, Pool
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import plan_move, plan_moves
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_moves import (
+    deletable,
+    is_own_volume,
+    plan_move,
+    plan_moves,
+)
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     ChainFile,
     MigratingDisk,
     VolumeFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 IMAGES = "/images"
 NAMED, OTHER = f"{IMAGES}/debian-12.1a2b3c4d5e6f.qcow2", f"{IMAGES}/golden.qcow2"
+GROUP = Pool("lvm", "/dev/vg", 10**12, logical=True)
 ALONE, ON_NAMED, ON_OTHER = None, NAMED, OTHER
 
 
@@ -101,6 +108,54 @@ def test_each_disk_takes_the_way_the_table_says() -> None:
         if found != (running, off):
             wrong.append((on, mode, more, found))
     assert not wrong
+
+
+# What the disk is, and where it goes; what is made there, how, and the room that it takes there.
+WHOLE: list[tuple[dict[str, t.Any], bool, tuple[str, str, str, int | None]]] = [
+    ({"path": "/dev/vg/a", "device": True, "pool": GROUP}, True, ("full", "a", "/dev/vg/a", 800)),
+    ({"path": "/dev/vg/a", "device": True, "pool": GROUP}, False, ("copy", "a", "/dev/vg/a", 800)),
+    ({"path": "/dev/vg/a", "device": True, "pool": GROUP, "fixed": True}, True, ("copy", "a", "/dev/vg/a", 800)),
+    ({"path": "/dev/other/a", "device": True, "pool": GROUP}, True, ("full", "a", "/dev/vg/a", 800)),
+    ({"path": "/dev/vg/a.b", "device": True}, True, ("full", "a.b.img", f"{IMAGES}/a.b.img", None)),
+    ({"path": f"{IMAGES}/a.img", "pool": GROUP}, True, ("full", "a", "/dev/vg/a", 800)),
+]
+
+
+@pytest.mark.parametrize(("more", "active", "expected"), WHOLE)
+def test_a_disk_is_copied_whole_from_and_to_a_logical_volume(
+    more: dict[str, t.Any], active: bool, expected: tuple[str, str, str, int | None]
+) -> None:
+    move = plan_move(disk(ALONE, **more), active=active)
+    made = move.volume
+    assert made is not None and made.format == "raw" and made.pool == more.get("pool", Pool("fast", "", 0)).name
+    assert (move.how, made.name, move.dest_path, made.allocation_bytes) == expected
+    assert (move.bytes_to_move, move.room_bytes, made.capacity_bytes, move.flatten) == (800, 800, 800, False)
+    assert ("thick" in move.why) == ("pool" in more)
+
+
+def test_a_volume_that_its_definition_names_is_copied_without_what_is_there() -> None:
+    known = {"path": "/dev/vg/a", "device": True, "pool": GROUP, "volume": ("lvm", "a"), "volume_there": "/dev/vg/a"}
+    assert plan_move(disk(ALONE, **known), active=True).flatten
+    assert not plan_move(disk(ALONE, **known), active=False).flatten
+
+
+def test_only_a_volume_that_was_made_for_the_guest_is_removed() -> None:
+    path, found, other = "/dev/vg/a", FileIdentity(0, mark="LVM-" + "g" * 32 + "v" * 32), FileIdentity(0, mark="LVM-x")
+    entry = OwnedVolume(path, "guest", "host", FileIdentity(0, mark="LVM-" + "v" * 32))
+    for entries, tags, its in (
+        ([entry], (), True),  # as another host's libvirt knows it, without the group
+        ([dataclasses.replace(entry, identity=found)], (), True),
+        ([], ("corral.guest.guest",), True),
+        ([], ("corral.guest.other",), False),
+        ([dataclasses.replace(entry, identity=other)], (), False),
+        ([dataclasses.replace(entry, identity=None)], (), False),
+        ([dataclasses.replace(entry, guest="other")], (), False),
+        ([dataclasses.replace(entry, path="/dev/vg/b")], (), False),
+    ):
+        assert is_own_volume(path, entries, "guest", found, tags) is its
+    assert not is_own_volume(path, [entry], "guest", None, ("corral.guest.guest",))
+    move = plan_move(disk(ALONE, path=path, device=True, pool=GROUP), active=True)
+    assert deletable([move], fixed=(), owned=()) == [] and deletable([move], fixed=(), owned=[path]) == [path]
 
 
 def test_what_is_made_on_the_destination() -> None:
@@ -267,11 +322,19 @@ REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
         "the destination has no active storage pool at /images; start the pool of that directory there, or create one",
     ),
     (
-        disk(ALONE, path="/dev/vg/a", pool=None),
+        disk(ALONE, path="/dev/vg/a", pool=GROUP, device=True, taken=True),
         True,
         (
-            "/dev/vg/a is a block device, and these are not copied to another host; if the destination has the same "
-            "one, set disk_storage: {vda: shared}; else put the disk into a directory pool first (playbook move_disk)"
+            "/dev/vg/a already exists on the destination, and no migration of this guest created it; if it is the same "
+            "file, set disk_storage: {vda: shared}; if it is a leftover, inspect it and remove it there"
+        ),
+    ),
+    (
+        disk(ALONE, pool=GROUP, file=VolumeFile("qcow2", 800, 50)),
+        False,
+        (
+            "/images/a.qcow2 is qcow2, and a logical volume, as in pool lvm, is raw; choose another pool, or convert the "
+            "disk first (playbook move_disk, with format: raw)"
         ),
     ),
     (

@@ -272,11 +272,25 @@ def test_a_guest_whose_owner_merged_a_snapshot_since_it_arrived_is_stored_with_w
 
 def test_no_other_path_changes_with_the_disks() -> None:
     disk = "<disk><source file='{}'/><backingStore><source file='/a/x'/></backingStore></disk>"
-    other = "<disk><source dev='/a/x'/></disk><disk/><interface><source bridge='/a/x'/></interface>"
+    other = "<disk><source dev='/dev/a'/></disk><disk/><interface><source bridge='/a/x'/></interface>"
     xml = f"<domain><devices>{disk.format('/a/x')}{disk.format('/a/y')}{other}</devices></domain>"
     assert xml_host_bindings.with_disks(xml, {}) == xml
     there = f"<domain><devices>{disk.format('/b/x')}{disk.format('/a/y')}{other}</devices></domain>"
     assert tidy(xml_host_bindings.with_disks(xml, {"/a/x": "/b/x"})) == tidy(there)
+
+
+@pytest.mark.parametrize(
+    ("path", "there"), [("/dev/vg/a", "/dev/other/a"), ("/dev/vg/a", "/srv/a.img"), ("/srv/a.img", "/dev/vg/a")]
+)
+def test_a_disk_becomes_a_file_or_a_block_device(path: str, there: str) -> None:
+    forms = {
+        True: "<disk type='block'><source dev='{}'/></disk>",
+        False: "<disk type='file'><source file='{}'/></disk>",
+    }
+    before, after = (
+        f"<domain><devices>{forms[one.startswith('/dev/')].format(one)}</devices></domain>" for one in (path, there)
+    )
+    assert tidy(xml_host_bindings.with_disks(before, {path: there})) == tidy(after)
 
 
 UEFI = "<os><type arch='x86_64' machine='q35'>hvm</type><loader>{}</loader><nvram template='{}'>/v</nvram></os>"

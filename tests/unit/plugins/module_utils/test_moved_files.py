@@ -344,5 +344,16 @@ def test_a_disk_in_another_pool_is_still_the_guests_own() -> None:
     own, other = OwnedVolume("/a", GUEST, HERE, NEVER), OwnedVolume("/a", OTHER, HERE, NEVER)
     found = fields_record.arrived([own, other], ["/b"], guest=GUEST, source=HERE, host=THERE, moved={"/a": "/b"})
     assert found == (OwnedVolume("/b", GUEST, THERE), other)
+    volume = FileIdentity(0, mark="LVM-" + "v" * 32)
+    moved = fields_record.arrived(
+        [own],
+        ["/dev/b"],
+        guest=GUEST,
+        source=HERE,
+        host=THERE,
+        moved={"/a": "/dev/b"},
+        volumes_there={"/dev/b": volume},
+    )
+    assert moved == (OwnedVolume("/dev/b", GUEST, THERE, volume),)
     gone = fields_record.arrived([own], ["/a"], guest=GUEST, source=HERE, host=THERE, moved={"/a": "/b"})
     assert gone == (), "it does not have the copy"

@@ -6,12 +6,15 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import (
+    check_size,
     foreign,
     sorted_out,
     stopped,
 )
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 PATH, SIZE, KIB = "/images/a b.qcow2", 8 * 1024**3, 1024
 SEEN = {"capacity_bytes": SIZE, "physical_bytes": 196 * KIB, "allocation_bytes": 196 * KIB, "changed": "17.5"}
@@ -64,6 +67,44 @@ def test_a_file_of_somebody_else_is_not_taken_for_ours(phase: str, more: dict[st
     result = foreign(Made(phase, SIZE, "17.5", PATH), {**SEEN, **more}, {}, begun=never, mark=str)
     assert result == "" if not why else why in result
     assert foreign(Made(phase, SIZE, "17.5", PATH), SEEN, {PATH: "db1"}, begun=never, mark=str) == "guest db1 uses it"
+
+
+LV, UUID = "/dev/vg0/web1-system", "jTo52t-yTZk-qfNz-eG8z-vPoK-30wZ-6mci62"
+
+
+@pytest.mark.parametrize(
+    ("phase", "recorded", "now", "why"),
+    [
+        (Made.MADE, UUID, UUID, ""),
+        (Made.COPYING, UUID, UUID, ""),
+        (Made.OPEN, UUID, UUID, ""),
+        (Made.OPEN, UUID, UUID.swapcase(), "it was replaced"),
+        (Made.MADE, UUID, "", "it was replaced"),
+        # It was made, or somebody else has made it, and the run was killed before it knew.
+        (Made.MAKING, "", UUID, "remove it there if nobody needs it (lvremove /dev/vg0/web1-system)"),
+    ],
+)
+def test_a_logical_volume_is_known_by_its_uuid_alone(phase: str, recorded: str, now: str, why: str) -> None:
+    made = Made(phase, SIZE, "", LV, recorded)
+    result = foreign(made, {**SEEN, "changed": "other"}, {}, begun=never, mark=lambda: now)
+    assert result == "" if not why else why in result
+    assert foreign(made, SEEN, {LV: "db1"}, begun=never, mark=lambda: now) == "guest db1 uses it"
+    assert Made.parse(str(made)) == made
+
+
+def test_a_logical_volume_that_arrived_is_the_guests_own_by_its_uuid() -> None:
+    made = Made(Made.OPEN, SIZE, "", LV, UUID)
+    assert made.volume == FileIdentity(0, mark=f"LVM-{UUID.replace('-', '')}")
+    with_group = FileIdentity(0, mark=f"LVM-{'g' * 32}{UUID.replace('-', '')}")
+    assert made.volume.is_same(with_group) and with_group.is_same(made.volume)
+    assert not with_group.is_same(FileIdentity(0, mark=f"LVM-{'g' * 32}{'v' * 32}"))
+    assert Made(Made.MAKING, SIZE, "", LV).volume is None and Made(Made.OPEN, SIZE, "", PATH, "0bad").volume is None
+
+
+def test_a_volume_of_another_size_is_refused_with_that() -> None:
+    check_size({"capacity_bytes": SIZE}, LV, "lvm", wanted_bytes=SIZE)
+    with pytest.raises(Failed, match=r"it has 8 GiB, and volumes of pool lvm .* 16 GiB; grow the disk to that size"):
+        check_size({"capacity_bytes": 2 * SIZE}, LV, "lvm", wanted_bytes=SIZE)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_fil
     PoolDirectory,
     directory,
     holder,
-    no_files,
+    no_disks,
 )
 
 
@@ -45,11 +45,12 @@ def test_what_nobody_says_of_a_pool() -> None:
         directory(silent, "images")
 
 
-@pytest.mark.parametrize("kind", ["dir", "fs", "netfs"])
-def test_a_pool_that_takes_files(kind: str) -> None:
-    assert no_files(kind, active=True) == "" and no_files(kind, active=False).startswith("is not active")
+@pytest.mark.parametrize("kind", ["dir", "fs", "netfs", "logical"])
+def test_a_pool_that_takes_disks(kind: str) -> None:
+    assert no_disks(kind, active=True) == "" and no_disks(kind, active=False).startswith("is not active")
 
 
-@pytest.mark.parametrize("kind", ["logical", "rbd", "gluster", "iscsi", "zfs", "disk", "mpath"])
-def test_a_pool_that_takes_no_files(kind: str) -> None:
-    assert no_files(kind, active=True) == f"is of type {kind}, which is no directory; choose a dir, fs or netfs pool"
+@pytest.mark.parametrize("kind", ["rbd", "gluster", "iscsi", "zfs", "disk", "mpath"])
+def test_a_pool_that_takes_no_disks(kind: str) -> None:
+    why = f"is of type {kind}, which takes no copies of disks; choose a dir, fs, netfs or logical pool"
+    assert no_disks(kind, active=True) == why
