@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import struct
 import sys
 import typing as t
 from collections.abc import Iterator
@@ -78,7 +77,7 @@ def host() -> Iterator[None]:
             LAB.run("ansible-playbook", book)
         told("virt_pool", hosts="hyper", name="default", path=IMAGES, state="active")
         told("virt_pool", hosts="hyper", name="lvm", type="logical", source={"name": "vg0"}, state="active")
-        told("virt_pool", name="large", type="logical", source={"name": "vg1"}, state="active")
+        told("virt_pool", hosts="hyper", name="large", type="logical", source={"name": "vg1"}, state="active")
         yield
     finally:
         if not LAB.kept:
@@ -552,7 +551,7 @@ def numbers(run: t.Callable[[str], str], disk: str = DISK) -> int:
     """The last number that the guest wrote; none before it is missing."""
     read = f"dd if={disk} bs=512 skip={FIRST} count={RING} status=none | od -An -v -tx4 -w512 | cut -c2-9"
     text = run(f"virsh -q suspend web1; {read}; virsh -q resume web1")  # else it writes meanwhile
-    found = [struct.unpack("<I", bytes.fromhex(word)[::-1])[0] for word in text.split()]
+    found = [int(word, 16) for word in text.split()]
     last = max(found)
     assert found == [max(0, last - (last - at) % RING) for at in range(RING)]
     return last
@@ -626,6 +625,8 @@ def test_volumes_of_others_stop_it_and_stay() -> None:
     told_why = migration_refused()
     assert "already exists" in told_why and "web1-system" in told_why, told_why
     assert there(GROUP) == others and "running" in on("virsh domstate web1") and outside(on) == before
+    why = migration_refused(disk_pool={"system": "large"})  # its extents have 8 MiB
+    assert "it has 36 MiB, and volumes of pool large" in why and "40 MiB" in why and there("lvs --noheadings vg1") == ""
     there("lvremove -qqf vg0/web1-system; lvcreate -qqy --name fills --extents 100%FREE vg0")
     assert "free" in migration_refused()
     there("lvremove -qqf vg0/fills; virsh -q pool-destroy lvm")

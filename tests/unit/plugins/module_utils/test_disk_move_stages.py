@@ -58,7 +58,7 @@ ALIKE = [(ASK.file_here(PATH), FILE), (THERE, FILE)]
 NAMED = [(ASK.volume_path_here("p", "v"), PATH), (ASK.volume_path_there("p", "v"), PATH)]
 HERE = ASK.file_here(PATH)
 OURS, BESIDE = ASK.beside_disks_here(PATH), ASK.beside_disks_there(PATH)
-GROUP, OTHER = Pool("lvm", "/dev/vg", 1, logical=True), Pool("lvm", "/dev/other", 1, logical=True)
+GROUP, RENAMED = Pool("lvm", "/dev/vg", 1, logical=True), Pool("lvm", "/dev/other", 1, logical=True)
 DEVICE, LV = "/dev/vg/a", Device(8, (), "logical", "-".join(["a" * 16, "a" * 16]))
 SERVED = [(ASK.volume_path_here("p", "v"), "p/v"), (ASK.volume_path_there("p", "v"), "p/v")]
 CEPH = PoolSource("rbd", ("mon1",), "vms")
@@ -179,14 +179,14 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
             ),
         ),
         (
-            facts("full", path=DEVICE, pools={"/images": IMAGES, OTHER.path: OTHER}),
+            facts("full", path=DEVICE, pools={"/images": IMAGES, RENAMED.path: RENAMED}),
             [
                 (ASK.is_logical_here(DEVICE), True),
                 (ASK.pool_name_here(DEVICE), "lvm"),
                 (ASK.is_taken_there("lvm", DEVICE.rpartition("/")[2]), False),
                 (ASK.file_here(DEVICE), BLOCK),
             ],
-            disk("full", path=DEVICE, device=True, pool=OTHER, file=BLOCK),
+            disk("full", path=DEVICE, device=True, pool=RENAMED, file=BLOCK),
         ),
         (
             facts("full", path=DEVICE),

@@ -134,7 +134,13 @@ def test_a_disk_is_copied_whole_from_and_to_a_logical_volume(
 
 
 def test_a_volume_that_its_definition_names_is_copied_without_what_is_there() -> None:
-    known = {"path": "/dev/vg/a", "device": True, "pool": GROUP, "volume": ("lvm", "a"), "volume_there": "/dev/vg/a"}
+    known: dict[str, t.Any] = {
+        "path": "/dev/vg/a",
+        "device": True,
+        "pool": GROUP,
+        "volume": ("lvm", "a"),
+        "volume_there": "/dev/vg/a",
+    }
     assert plan_move(disk(ALONE, **known), active=True).flatten
     assert not plan_move(disk(ALONE, **known), active=False).flatten
 
