@@ -649,8 +649,7 @@ def migration_refused(**more: t.Any) -> str:
     return LAB.module("virt_migrate", ok=False, name="web1", dest="hyper2", **more)
 
 
-KILLER = """for i in $(seq 3000); do p=$(pgrep -f '^/usr/bin/python3$') && break; sleep 0.02; done
-for i in $(seq 6000); do {met} && break; sleep 0.02; done
+KILLER = """for i in $(seq 6000); do p=$(pgrep -x virt_migrate) && {met} && break; sleep 0.02; done
 kill -9 $p && echo killed >/root/killed
 """
 MOMENTS = {
