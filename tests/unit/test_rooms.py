@@ -697,7 +697,7 @@ BUDGETS_KIB |= {
     "virt_snapshot_info": 67,
     "virt_secret": 75,
     "virt_secret_info": 73,
-    "virt_volume": 166,  # with the snapshots inside it
+    "virt_volume": 167,  # with the snapshots inside it
     "virt_volume_info": 58,
     "virt_image_info": 76,
 }  # nouns by table: rows, their options and the stages of a plan
