@@ -654,7 +654,7 @@ kill -9 $p && echo killed >/root/killed
 """
 MOMENTS = {
     "making": "virsh dumpxml web1 | grep -q 'making.*web1-system'",
-    "made": "virsh dumpxml web1 | grep -q 'made.*web1-system'",
+    "made": "virsh dumpxml web1 | grep -q 'made [0-9].*web1-system'",
     "copying": "virsh domjobinfo web1 | grep -q Unbounded",
     "off": "virsh dumpxml web1 | grep -q 'copying.*web1-system'",
 }
