@@ -683,7 +683,7 @@ BUDGETS_KIB |= {
     "virt_pool": 89,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 50,
-    "virt_pool_info": 74,  # with the thin pools of volume groups
+    "virt_pool_info": 75,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
     "virt_disk_move": 249,  # with what goes on in the background, and logical volumes
