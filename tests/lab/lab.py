@@ -145,7 +145,7 @@ def _up(given: argparse.Namespace) -> None:
         given.mirror,
         given.image,
         image_later=given.image_later,
-        packages=given.packages,
+        packages=[*given.packages, *host.NETWORKS[given.network]],
         subnet=given.subnet,
         template=given.template,
         kvm=given.kvm,

@@ -14,7 +14,7 @@ from corral_lab.places import CACHE, Lab, write
 from corral_lab.shell import run, unmount
 
 ARCHIVES = "var/cache/apt/archives"
-NETWORKS = ("ifupdown", "networkd")
+NETWORKS = {"ifupdown": [], "networkd": [], "networkmanager": ["network-manager"]}  # with what a bare host lacks for it
 LINK = "host0"  # so systemd-nspawn calls a machine's network link
 # Ansible uses the others as root, and this one as a user with sudo; ssh_config has root everywhere.
 NOT_ROOT, USER = "hyper2", "ops"
@@ -127,6 +127,12 @@ def _write_network(root: Path, lab: Lab, host: Host) -> None:
         write(root / "etc/network/interfaces", f"{loopback}\nauto {LINK}\n{stanza}")
         return
     write(root / "etc/network/interfaces", "auto lo\niface lo inet loopback\n")
+    if host.network == "networkmanager":
+        profile = f"[connection]\nid={LINK}\nuuid={host.uuid}\ntype=ethernet\ninterface-name={LINK}\n"
+        dns = "".join(f"{each};" for each in nameservers())
+        settings = f"[ipv4]\nmethod=manual\naddress1={host.address}/24,{lab.gateway}\ndns={dns}\n"
+        write(root / f"etc/NetworkManager/system-connections/{LINK}.nmconnection", f"{profile}\n{settings}", mode=0o600)
+        return
     settings = f"[Match]\nName={LINK}\n\n[Network]\nAddress={host.address}/24\nGateway={lab.gateway}\n"
     write(root / f"etc/systemd/network/10-{LINK}.network", settings)
     wants = root / "etc/systemd/system/multi-user.target.wants"
