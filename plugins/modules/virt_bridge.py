@@ -14,9 +14,14 @@ author:
   - corral.virt contributors (@corral-virt)
 description:
   - Creates a bridge that takes over the addresses, routes and MAC address of an interface (its port). Guests on the
-    bridge are on the same network as the host. Spanning tree is off and the forward delay is 0.
-  - Supports ports configured by ifupdown, systemd-networkd or netplan. If NetworkManager configures the port, the
-    module refuses and shows the command to use.
+    bridge are on the same network as the host. Spanning tree is off, so that a guest can communicate at once.
+  - Supports ports configured by ifupdown, systemd-networkd, netplan or NetworkManager. The program that configures the
+    port now configures the bridge; a profile of NetworkManager that netplan wrote is changed by netplan.
+  - With NetworkManager, the port's active profile becomes a port of the bridge. A new profile of the bridge gets its
+    IP, DNS, DHCP and connection settings (such as the zone of firewalld), its MTU and its route metric, and starts at
+    boot. Other profiles of that interface no longer start at boot. An IPv6 address of the mode C(stable-privacy)
+    changes, as it depends on the name of the interface. A profile that is not in a keyfile, that uses 802.1X, or that
+    comes from the kernel command line is refused, with the remedy.
   - Ansible's connection usually uses the port. With O(state=present) the module therefore only starts the switch, in a
     separate service, and returns. The service applies the new configuration in a way that a reboot undoes. It makes the
     configuration permanent when a second task with O(state=confirmed) connects over the bridge within O(timeout)
@@ -25,8 +30,8 @@ description:
     until the next boot.
   - Addresses (also of aliases such as C(eth0:1)), routes, rules and DNS servers of the port move to the bridge, whoever
     made them. Those that no configuration file has are lost at the next boot, as before.
-  - An existing bridge is used as it is. The module only changes its spanning tree and forward delay, if they would
-    delay guests.
+  - An existing bridge is used as it is. If its spanning tree is on, which delays guests, the module switches that and
+    the forward delay off.
   - The role P(corral.virt.bridge#role) runs both tasks and the steps between them.
 options:
   name:
@@ -112,7 +117,8 @@ port:
   type: str
   sample: eno1
 manager:
-  description: Network configuration of that interface, C(ifupdown), C(networkd) or C(netplan). Null in the same cases.
+  description: Network configuration of that interface, C(ifupdown), C(networkd), C(netplan) or C(networkmanager). Null
+    in the same cases.
   returned: success
   type: str
   sample: networkd

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.lab
 
 NAME, HOST = "hostnet", "hyper1"
 BRIDGE: dict[str, t.Any] = {"ansible.builtin.include_role": {"name": "corral.virt.bridge"}}
-FILES = "find /etc /run/systemd/network /run/netplan -xdev -newer /etc/machine-id -type f 2>/dev/null"
+RUN = "/run/systemd/network /run/netplan /run/NetworkManager/system-connections"
+FILES = f"find /etc {RUN} -xdev -newer /etc/machine-id -type f 2>/dev/null"
 MULTIPATH = "203.0.113.0/24"  # a route over two next hops
 SUMS = f"{FILES} | grep -v -e /etc/apt -e ld.so.cache | sort | xargs -r md5sum"
 
@@ -49,6 +50,11 @@ def ifupdown() -> Iterator[Hypervisors]:
 @pytest.fixture(scope="module")
 def networkd() -> Iterator[Hypervisors]:
     yield from up("networkd")
+
+
+@pytest.fixture(scope="module")
+def networkmanager() -> Iterator[Hypervisors]:
+    yield from up("networkmanager")
 
 
 def changed(printed: str) -> int:
@@ -274,3 +280,144 @@ def test_a_bridge_where_networkd_configures(networkd: Hypervisors) -> None:
     assert {"05-corral-br0.netdev", "05-corral-br0.network", "05-corral-br0-host0.network"} <= set(files.split())
     networkd.on(HOST, "systemctl restart systemd-networkd")
     until(lambda: "br0" in network(networkd))
+
+
+def test_a_bridge_where_networkmanager_configures(networkmanager: Hypervisors) -> None:
+    check_a_bridge(networkmanager)
+    files = networkmanager.on(HOST, f"cd {PROFILES} && stat -c '%a %U %n' *")
+    assert files.splitlines() == ["600 root corral-br0.nmconnection", "600 root host0.nmconnection"]
+    networkmanager.on(HOST, "systemctl restart NetworkManager")
+    until(lambda: networkmanager.on(HOST, ON_DISK) == f"br0:{PROFILES}/corral-br0.nmconnection")
+
+
+PROFILES = "/etc/NetworkManager/system-connections"
+ON_DISK = "nmcli -t -f DEVICE,FILENAME connection show --active | grep ^br0"
+OFFICE = """[connection]
+id=office
+uuid=6f2b0b3c-5d2c-4e55-9a57-0d8f60a4a1c1
+type=ethernet
+interface-name=host0
+autoconnect-priority=20
+zone=trusted
+
+[ethernet]
+mtu=1400
+cloned-mac-address=52:54:00:11:22:33
+
+[ipv4]
+method=manual
+address1={address}/24,{gateway}
+dns={gateway};
+dns-search=lab.example;
+route1=203.0.113.0/24,{gateway},50
+routing-rule1=priority 77 from 0.0.0.0/0 iif host0 table 254
+
+[ipv6]
+method=manual
+address1=fd00:5::11/64
+addr-gen-mode=eui64
+"""
+RIVAL = """[connection]
+id=rival
+uuid=0e8a3cf9-0b63-4f8c-9b1e-52c2a4b4d1d2
+type=ethernet
+interface-name=host0
+
+[ipv4]
+method=auto
+"""
+ALL_OF_IT = " ; ".join((
+    "ip -o addr show scope global | awk '{print $2, $3, $4}' | sort; ip route; ip -6 route show fd00:5::/64; ip rule",
+    "cat /etc/resolv.conf; cat /sys/class/net/$(ip route show default | sed 's/.* dev \\([^ ]*\\).*/\\1/')/{mtu,address}",
+))  # fmt: skip
+
+
+def inside(lab: Hypervisors, command: str) -> str:
+    """A shell command on the host, past its network."""
+    here = ("--name", NAME, HOST, "--", "bash", "-c", command)
+    return lab.run(sys.executable, HERE / "lab.py", "exec", *here)
+
+
+def cut_power(lab: Hypervisors, *before: str) -> None:
+    """Of the host, after commands; it is up again."""
+    inside(lab, "; ".join((*before, "touch /run/old; sync; (sleep 1; systemctl reboot -ff) >/dev/null 2>&1 &")))
+    asked = "test ! -e /run/old && systemctl is-system-running"
+    ssh = f"timeout 10 ssh -F {lab.folder}/ssh_config {HOST} {shlex.quote(asked)} || true"
+    until(lambda: lab.run("sh", "-c", ssh).strip() in ("running", "degraded"), timeout_s=120, every_s=0.5)
+
+
+def begin_with(lab: Hypervisors, **profiles: str) -> None:
+    """Boot the host with these profiles alone."""
+    address = lab.on(HOST, "hostname -i")
+    texts = {name: text.format(address=address, gateway=lab.gateway) for name, text in profiles.items()}
+    writes = [f"printf %s {shlex.quote(text)} > {PROFILES}/{name}.nmconnection" for name, text in texts.items()]
+    cut_power(lab, f"rm -f {PROFILES}/*; umask 077", *writes)
+
+
+@pytest.mark.deep
+def test_all_that_a_profile_has_moves_to_the_bridge_and_a_boot_keeps_it(networkmanager: Hypervisors) -> None:
+    lab = networkmanager
+    begin_with(lab, office=OFFICE, rival=RIVAL)
+    before = lab.on(HOST, ALL_OF_IT)
+    assert "1400" in before and "fd00:5::11" in before and "203.0.113.0/24" in before and "lab.example" in before
+    lab.play(BRIDGE)
+    after = before.replace("host0", "br0")
+    until(lambda: lab.on(HOST, ALL_OF_IT) == after)
+    cut_power(lab)
+    until(lambda: lab.on(HOST, ALL_OF_IT) == after)
+    assert lab.on(HOST, "nmcli -g connection.zone,ipv4.dns-search connection show br0").split() == [
+        "trusted",
+        "lab.example",
+    ]
+    assert lab.on(HOST, "nmcli -t -f NAME,AUTOCONNECT connection show | sort") == "br0:yes\nlo:no\noffice:yes\nrival:no"
+    assert changed(lab.play(BRIDGE)) == 0
+
+
+@pytest.mark.deep
+def test_a_trial_survives_networkmanager_and_not_the_host(networkmanager: Hypervisors) -> None:
+    lab = networkmanager
+    begin_with(lab, office=OFFICE)
+    before, files = lab.on(HOST, ALL_OF_IT), lab.on(HOST, f"md5sum {PROFILES}/*")
+    call = "corral.virt.virt_bridge"
+    lab.module(call, name="br0")
+    until(lambda: "br0" in inside(lab, "ip -4 -o addr show dev br0; true"))
+    cut_power(lab)
+    assert (lab.on(HOST, ALL_OF_IT), lab.on(HOST, f"md5sum {PROFILES}/*")) == (before, files)
+
+    lab.module(call, name="br0", timeout=15)
+    until(lambda: "br0" in inside(lab, "ip -4 -o addr show dev br0; true"))
+    inside(lab, "systemctl stop NetworkManager")
+    until(lambda: inside(lab, "cat /run/corral-bridge/result.json 2>/dev/null; true"), timeout_s=120)
+    assert "the host is as before" in lab.module(call, name="br0", state="confirmed", ok=False)
+    until(lambda: lab.on(HOST, ALL_OF_IT) == before)
+    assert lab.on(HOST, f"systemctl is-active NetworkManager; md5sum {PROFILES}/*") == f"active\n{files}"
+
+    lab.module(call, name="br0")
+    until(lambda: "br0" in inside(lab, "ip -4 -o addr show dev br0; true"))
+    inside(lab, "systemctl kill -s KILL NetworkManager; sleep 3; systemctl restart NetworkManager; sleep 3")
+    lab.module(call, name="br0", state="confirmed")
+    assert lab.on(HOST, ALL_OF_IT) == before.replace("host0", "br0")
+    cut_power(lab)
+    until(lambda: lab.on(HOST, ALL_OF_IT) == before.replace("host0", "br0"))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("profiles", [{}, {"dhcp": RIVAL.replace("=auto", "=auto\ndhcp-client-id=stable")}])
+def test_a_lease_moves_to_the_bridge(networkmanager: Hypervisors, profiles: dict[str, str]) -> None:
+    """Also with the profile that NetworkManager makes for a link which has none, in memory."""
+    lab = networkmanager
+    begin_with(lab, office=OFFICE.replace("cloned-mac-address=52:54:00:11:22:33\n", ""))
+    mac = lab.on(HOST, "cat /sys/class/net/host0/address")
+    lab.run(sys.executable, HERE / "lab.py", "reserve", "--name", NAME, mac, lab.on(HOST, "hostname -i"))
+    begin_with(lab, **profiles)
+    identity = "nmcli -t -f DHCP4 device show {} | sed -n 's/.*dhcp_client_identifier = //p'"
+    before, known = network(lab), lab.on(HOST, identity.format("host0"))
+    assert known.startswith("00:" if profiles else "01:") and "proto dhcp" in before
+    lab.module("corral.virt.virt_bridge", name="br0", timeout=10)
+    until(lambda: inside(lab, "cat /run/corral-bridge/result.json 2>/dev/null; true"), timeout_s=120)
+    until(lambda: network(lab) == before)
+    for power in (lambda: lab.play(BRIDGE), lambda: cut_power(lab)):
+        power()
+        until(lambda: network(lab) == before.replace("host0", "br0"))
+        assert lab.on(HOST, identity.format("br0")) == known
+    assert changed(lab.play(BRIDGE)) == 0

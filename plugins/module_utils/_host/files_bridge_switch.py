@@ -315,9 +315,9 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str) -> None:
-    """Replace a file atomically. netplan's may hold passwords: only root can ever read them."""
+    """Replace a file atomically. netplan's and NetworkManager's may hold passwords: only root can ever read them."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    private = "/netplan/" in path or path.startswith(STATE)
+    private = "/netplan/" in path or "/system-connections/" in path or path.startswith(STATE)
     path = os.path.realpath(path) if os.path.isfile(path) else path
     mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.isfile(path) else 0o644
     aside = f"{path}.corral-new"

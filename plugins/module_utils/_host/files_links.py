@@ -26,7 +26,9 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Ifupdown,
     Netplan,
     Networkd,
+    NmProfiles,
     PortOwner,
+    Profile,
     Trial,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
@@ -36,6 +38,9 @@ from ansible_collections.corral.virt.plugins.module_utils._system.iproute import
 __all__ = ["config", "facts", "interfaces_files", "owner", "trial"]
 
 _INTERFACES = "/etc/network/interfaces"
+_EXTERNAL = re.compile(r"^external=true$", re.MULTILINE)  # made by another program, and only shown
+_KEYFILES = "/system-connections/"
+_LEASE = re.compile(r"^DHCP.*:(dhcp_client_identifier|dhcp6_client_id|iaid) = ([0-9a-f:]+)$", re.MULTILINE)
 _NETPLAN = "/etc/netplan/*.yaml"
 _PROC = "/proc/sys/net"
 _SYSCTL_PROGRAMS = ("/usr/lib/systemd/systemd-sysctl", "/lib/systemd/systemd-sysctl")
@@ -62,11 +67,11 @@ def facts(nf_calls: t.Sequence[str]) -> BridgeFacts:
 
 def owner(port: str) -> PortOwner:
     """Which programs may configure a link."""
-    connection = ("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", port)
+    profile = next((one for one in _profiles() if one.device == port), None) if active("NetworkManager") else None
     stanza = re.compile(rf"^\s*iface\s+{re.escape(port)}\s", re.MULTILINE)
     return PortOwner(
-        networkmanager=active("NetworkManager") and bool(answer(*connection).strip()),
-        netplan=bool(glob.glob(_NETPLAN)),
+        networkmanager=profile is not None and not _EXTERNAL.search(profile.text),
+        netplan=profile is not None and os.path.basename(profile.path).startswith("netplan-"),
         network_file=_network_file(port) if active("systemd-networkd") else "",
         ifupdown=any(map(stanza.search, interfaces_files(_INTERFACES).values())),
     )
@@ -160,8 +165,34 @@ def _read_netplan(_port: str) -> Netplan:
     return Netplan(documents)
 
 
+def _read_networkmanager(port: str) -> NmProfiles:
+    profiles = _profiles()
+    routes = ip("route", "show", "dev", port) + ip("-6", "route", "show", "dev", port)
+    connected = [row for row in routes if row.get("protocol") == "kernel" and not row["dst"].startswith("fe80:")]
+    lease = dict(_LEASE.findall(answer("nmcli", "-t", "-f", "DHCP4,DHCP6", "device", "show", port)))
+    iaid = lease.get("iaid", "").replace(":", "")
+    return NmProfiles(
+        profiles=profiles,
+        active=next(one.uuid for one in profiles if one.device == port),
+        metric=next((row.get("metric") for row in connected), None),
+        client_id=lease.get("dhcp_client_identifier", ""),
+        duid=lease.get("dhcp6_client_id", ""),
+        iaid=str(int(iaid, 16)) if iaid else "",
+    )
+
+
+def _profiles() -> tuple[Profile, ...]:
+    """NetworkManager's profiles, with the texts of those in keyfiles."""
+    found = []
+    for line in answer("nmcli", "-t", "-f", "UUID,DEVICE,FILENAME", "connection", "show").splitlines():
+        uuid, device, path = (re.sub(r"\\(.)", r"\1", word) for word in line.split(":", 2))
+        found.append(Profile(uuid, device, path, configuration.read(path) if _KEYFILES in path else ""))
+    return tuple(found)
+
+
 _READERS: dict[str, t.Callable[[str], Config]] = {
     "ifupdown": _read_ifupdown,
     "networkd": _read_networkd,
     "netplan": _read_netplan,
+    "networkmanager": _read_networkmanager,
 }

@@ -24,7 +24,9 @@ __all__ = [
     "Netplan",
     "NetworkChange",
     "Networkd",
+    "NmProfiles",
     "PortOwner",
+    "Profile",
     "Trial",
     "rolled_back",
 ]
@@ -86,8 +88,8 @@ class BridgeFacts:
 class PortOwner:
     """Programs that may configure a link."""
 
-    networkmanager: bool = False  # has a connection for it
-    netplan: bool = False  # has files
+    networkmanager: bool = False  # made a connection with it
+    netplan: bool = False  # wrote the profile of that connection
     network_file: str = ""  # of systemd-networkd, which runs
     ifupdown: bool = False  # has a stanza for it
 
@@ -117,7 +119,29 @@ class Netplan:
     documents: t.Mapping[str, t.Mapping[str, t.Any]]
 
 
-Config = t.Union[Ifupdown, Networkd, Netplan]
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """A profile of NetworkManager, and the text of its keyfile; empty if it is not in one."""
+
+    uuid: str
+    device: str  # where it is active
+    path: str
+    text: str = dataclasses.field(default="", repr=False)  # may hold passwords
+
+
+@dataclasses.dataclass(frozen=True)
+class NmProfiles:
+    """All profiles, which of them is active on the port, and the port's identity for a DHCP server."""
+
+    profiles: tuple[Profile, ...]
+    active: str  # its UUID
+    metric: int | None = None  # of the port's routes
+    client_id: str = ""
+    duid: str = ""
+    iaid: str = ""
+
+
+Config = t.Union[Ifupdown, Networkd, Netplan, NmProfiles]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._host import plan_ifupdown, plan_netplan, plan_networkd
+from ansible_collections.corral.virt.plugins.module_utils._host import (
+    plan_ifupdown,
+    plan_netplan,
+    plan_networkd,
+    plan_networkmanager,
+)
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
     RESULT,
     SYSCTL,
@@ -23,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Ifupdown,
     NetworkChange,
     Networkd,
+    NmProfiles,
     PortOwner,
     Trial,
     rolled_back,
@@ -93,21 +99,18 @@ def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | None:
 
 def manager(name: str, owner: PortOwner, facts: BridgeFacts, *, bridge: str) -> str:
     """The program that configures a port; raises Refused if the bridge must be created by hand."""
-    if owner.networkmanager and not owner.netplan:
-        raise Refused(
-            f"cannot create bridge {bridge}: NetworkManager configures {name}, which is not supported; create the "
-            f"bridge with `nmcli connection add type bridge ifname {bridge} bridge.stp no bridge.mac-address "
-            f"{facts.links[name]['address']}`, add {name} to it, and run again"
-        )
-    if owner.networkmanager or "netplan" in owner.network_file:
+    if owner.netplan or "netplan" in owner.network_file:
         return "netplan"
+    if owner.networkmanager:
+        return "networkmanager"
     if owner.network_file:
         return "networkd"
     if owner.ifupdown:
         return "ifupdown"
     raise Refused(
-        f"cannot create bridge {bridge}: neither ifupdown, systemd-networkd nor netplan configures {name} on "
-        f"{facts.host}; create the bridge yourself, with the address and the MAC address of {name}, and run again"
+        f"cannot create bridge {bridge}: neither ifupdown, systemd-networkd, netplan nor NetworkManager configures "
+        f"{name} on {facts.host}; create the bridge yourself, with the address and the MAC address of {name}, and run "
+        "again"
     )
 
 
@@ -118,6 +121,8 @@ def switch(bridge: str, name: str, facts: BridgeFacts, config: Config) -> Networ
         return plan_ifupdown.switch(name, bridge, mac, config)
     if isinstance(config, Networkd):
         return plan_networkd.switch(name, bridge, mac, config)
+    if isinstance(config, NmProfiles):
+        return plan_networkmanager.switch(name, bridge, mac, config)
     return plan_netplan.switch(name, bridge, mac, config)
 
 
@@ -208,11 +213,11 @@ def _mended(wanted: BridgeSpec, facts: BridgeFacts) -> Draft:
         )
     steps: list[HostStep] = []
     changes: list[Change] = []
+    options = link["linkinfo"].get("info_data", {})
     for field, word in (("stp_state", "stp"), ("forward_delay", "forward delay")):
-        value = link["linkinfo"].get("info_data", {}).get(field)
-        if value:
+        if options.get("stp_state") and options.get(field):  # without STP, the kernel forwards at once
             steps.append(SetBridgeOption(name, field, word))
-            changes.append(Change(f"{name}.{field}", value, 0))
+            changes.append(Change(f"{name}.{field}", options[field], 0))
     return steps, changes
 
 

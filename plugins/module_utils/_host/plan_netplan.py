@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     NetworkChange,
 )
 
-__all__ = ["move_to_bridge", "switch"]
+__all__ = ["cloud_init_off", "move_to_bridge", "switch"]
 
 # What describes the link, not its place in the network.
 _OF_THE_LINK = (
@@ -41,10 +41,7 @@ def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
             f"cannot create bridge {bridge}: {len(changed)} netplan files configure {port}; configure it in exactly one"
         )
     path = next(iter(changed))
-    lasting: dict[str, str | Document] = {**changed}
-    if "cloud-init" in path:
-        text = f"# {path} is no longer cloud-init's.\nnetwork: {{config: disabled}}\n"
-        lasting[_CLOUD_INIT] = text
+    lasting: dict[str, str | Document] = {**changed, **cloud_init_off(path)}
     return NetworkChange(
         bridge=bridge,
         port=port,
@@ -55,6 +52,12 @@ def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
         undo=(_GENERATE, ("ip", "link", "delete", bridge), _APPLY),
         reload=(_GENERATE,),
     )
+
+
+def cloud_init_off(path: str) -> dict[str, str]:
+    """The file that makes cloud-init leave the network alone, if it wrote that file."""
+    text = f"# {path} is no longer cloud-init's.\nnetwork: {{config: disabled}}\n"
+    return {_CLOUD_INIT: text} if "cloud-init" in path else {}
 
 
 def move_to_bridge(network: dict[str, t.Any], port: str, bridge: str, mac: str) -> bool:

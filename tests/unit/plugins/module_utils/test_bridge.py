@@ -40,7 +40,9 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Netplan,
     NetworkChange,
     Networkd,
+    NmProfiles,
     PortOwner,
+    Profile,
     Trial,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
@@ -198,7 +200,10 @@ def test_one_switch_at_a_time(trial: Trial | None, refused: bool) -> None:
         (PortOwner(network_file="/etc/systemd/network/a.network", ifupdown=True), "networkd"),
         (PortOwner(network_file="/run/systemd/network/10-netplan-a.network"), "netplan"),
         (PortOwner(networkmanager=True, netplan=True, ifupdown=True), "netplan"),
-        (PortOwner(netplan=True, ifupdown=True), "ifupdown"),
+        (
+            PortOwner(networkmanager=True, network_file="/run/systemd/network/a.network", ifupdown=True),
+            "networkmanager",
+        ),
     ],
 )
 def test_whoever_configured_the_port_configures_the_bridge(owner: PortOwner, expected: str) -> None:
@@ -206,18 +211,15 @@ def test_whoever_configured_the_port_configures_the_bridge(owner: PortOwner, exp
 
 
 def test_a_bridge_that_is_to_be_made_by_hand_is_refused() -> None:
-    command = f"ifname br1 bridge.stp no bridge.mac-address {MAC}`, add eth0 to it"
-    with pytest.raises(Refused, match=command):
-        plan_bridge.manager("eth0", PortOwner(networkmanager=True, ifupdown=True), host(), bridge="br1")
-    for owner in (PortOwner(), PortOwner(netplan=True)):
-        with pytest.raises(Refused, match=r"neither ifupdown, .* configures eth0 on hyper1"):
-            plan_bridge.manager("eth0", owner, host(), bridge="br0")
+    with pytest.raises(Refused, match=r"neither ifupdown, .* configures eth0 on hyper1"):
+        plan_bridge.manager("eth0", PortOwner(), host(), bridge="br0")
 
 
 CONFIGS = [
     ("ifupdown", Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"})),
     ("networkd", Networkd("/etc/systemd/network/a.network", "[Match]\nName=eth0\n")),
     ("netplan", Netplan({"/etc/netplan/a.yaml": {"network": {"ethernets": {"eth0": {}}}}})),
+    ("networkmanager", NmProfiles((Profile("u1", "eth0", "/etc/a", "[connection]\ntype=ethernet\n"),), "u1")),
 ]
 
 
@@ -272,6 +274,7 @@ def test_packages_are_required_before_anything_is_done() -> None:
         (br0(), []),
         ({"ifname": "br0", "linkinfo": {"info_kind": "bridge"}}, []),
         (br0(stp_state=0, forward_delay=0), []),
+        (br0(stp_state=0, forward_delay=1500), []),  # of no effect, and set so by NetworkManager
         (br0(stp_state=1, forward_delay=0), ["stp_state"]),
         (br0(stp_state=1, forward_delay=1500), ["stp_state", "forward_delay"]),
     ],
@@ -797,16 +800,24 @@ def test_whoever_could_have_configured_a_link_is_asked(tmp_path: Path, monkeypat
     monkeypatch.setattr(files_links, "_NETPLAN", str(tmp_path / "*.yaml"))
     running: set[str] = set()
     monkeypatch.setattr(files_links, "active", lambda unit: unit in running)
-    answers = {"nmcli": "\n", "networkctl": NETWORKCTL}
+    answers = {"nmcli": "", "networkctl": NETWORKCTL}
     monkeypatch.setattr(files_links, "answer", lambda *words: answers[words[0]])
     assert files_links.owner("eth0") == PortOwner(ifupdown=True)
     assert files_links.owner("eth1") == PortOwner()
     running |= {"NetworkManager", "systemd-networkd"}
     path = "/etc/systemd/network/10-a.network"
     assert files_links.owner("eth1") == PortOwner(network_file=path)
-    answers.update(nmcli="Wired 1\n", networkctl="")
-    (tmp_path / "a.yaml").write_text("network:\n  ethernets: {eth1: {}}\n")
+    profiles = tmp_path / "system-connections"
+    profiles.mkdir()
+    answers.update(nmcli=f"u1:eth1:{profiles}/eth1.nmconnection\n", networkctl="")
+    for text, is_its in (("[connection]\nid=eth1\n", True), ("[.nmmeta]\nnm-generated=true\nexternal=true\n", False)):
+        (profiles / "eth1.nmconnection").write_text(text)
+        assert files_links.owner("eth1") == PortOwner(networkmanager=is_its)
+        assert files_links.owner("eth2") == PortOwner()
+    answers["nmcli"] = f"u1:eth1:{profiles}/netplan-eth1.nmconnection\n"
+    (profiles / "netplan-eth1.nmconnection").write_text("[connection]\n")
     assert files_links.owner("eth1") == PortOwner(networkmanager=True, netplan=True)
+    (tmp_path / "a.yaml").write_text("network:\n  ethernets: {eth1: {}}\n")
     found = files_links.config("netplan", "eth1")
     assert found == Netplan({str(tmp_path / "a.yaml"): {"network": {"ethernets": {"eth1": {}}}}})
     (tmp_path / "a.yaml").write_text("{")

@@ -353,6 +353,7 @@ def test_a_program_that_fails_says_why() -> None:
 @pytest.mark.parametrize(
     ("name", "mode", "expected"),
     [
+        ("etc/NetworkManager/system-connections/a.nmconnection", None, 0o600),
         ("etc/netplan/50-wifi.yaml", 0o644, 0o600),
         ("interfaces", 0o640, 0o640),
         ("new", None, 0o644),
