@@ -235,7 +235,6 @@ REMEDIED = {"Failed", "NotFound", "NotMade", "Refused", "Timeout", "Unsupported"
 # Functions whose remedy stands in what they put together. The list only gets shorter.
 REMEDY_ELSEWHERE = {
     "module_utils/_host/plan_bridge.py:port": "it joins what `_unfit` finds",
-    "module_utils/_host/plan_networkmanager.py:switch": "likewise",
     "module_utils/_storage/plan_clone.py:_refuse_full": "`FreeSpace.problem` says it",
     "module_utils/_storage/plan_mount.py:check_empty": "`_not_empty` says it",
     "module_utils/_storage/plan_mount.py:check_unused": "`_used` says it",

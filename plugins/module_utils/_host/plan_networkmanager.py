@@ -43,7 +43,7 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles) -> NetworkChang
     sections = parsed(active.text)
     problems = _unfit(active, sections, port, bridge, config)
     if problems:
-        raise Refused(f"cannot create bridge {bridge}: {'; '.join(problems)}")
+        raise Refused(f"cannot create bridge {bridge}: {'; '.join(problems)}; then run again")
     own = str(uuid.uuid5(uuid.NAMESPACE_URL, f"corral.virt/{bridge}/{active.uuid}"))
     of_port = _of_port(sections, port, own, _identity(active, port, bridge))
     files = {
@@ -97,17 +97,22 @@ def _unfit(active: Profile, sections: Sections, port: str, bridge: str, config: 
     what = f"the NetworkManager profile {name} of {port}"
     problems = []
     if not sections:
-        mended = f"nmcli connection migrate {active.uuid}"
+        place, mended = f"in {active.path}", f"nmcli connection migrate {active.uuid}"
         if not active.path:
+            place = "in no file"
             mended = f"nmcli connection clone {active.uuid} {port}-file && nmcli connection up {port}-file"
-        place = f"in {active.path}" if active.path else "in no file"
-        problems.append(f"{what} is {place}, not in a keyfile; run `{mended}` on the host first")
+        elif active.path.endswith(".nmconnection"):
+            place, mended = (
+                f"no longer in {active.path}",
+                f"nmcli connection modify {active.uuid} connection.autoconnect yes",
+            )
+        problems.append(f"{what} is {place}, and so in no keyfile; run `{mended}` on the host")
     elif connection.get("type") not in _TYPES:
         problems.append(f"{what} has type {connection.get('type')}; choose a port (bridge_port) of Ethernet")
     if "802-1x" in sections:
         problems.append(
-            f"{what} uses 802.1X, which admits the host and not its guests; give guests a network of libvirt "
-            "with forward mode nat or route instead"
+            f"{what} uses 802.1X, which admits the host and not its guests; choose another port (bridge_port), "
+            "or use a libvirt network of mode nat or route instead of a bridge"
         )
     if sections.get("user", {}).get("org.freedesktop.NetworkManager.origin") == _INITRD:
         problems.append(

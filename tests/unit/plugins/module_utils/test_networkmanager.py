@@ -213,7 +213,16 @@ def test_other_profiles_of_the_port_are_not_started_at_boot() -> None:
             "/etc/sysconfig/network-scripts/ifcfg-eth0",
             "is in /etc/.*/ifcfg-eth0, .* `nmcli connection migrate 6f2b`",
         ),
-        ("", "", "is in no file, not in a keyfile; run `nmcli connection clone 6f2b eth0-file && nmcli connection up"),
+        (
+            "",
+            "",
+            "is in no file, and so in no keyfile; run `nmcli connection clone 6f2b eth0-file && nmcli connection up",
+        ),
+        (
+            "",
+            f"{ETC}/a.nmconnection",
+            "no longer in .*/a.nmconnection, .* `nmcli connection modify 6f2b connection.auto",
+        ),
         (f"{OFFICE}[802-1x]\neap=tls;\n", None, "office of eth0 uses 802.1X"),
         (OFFICE.replace("type=ethernet", "type=pppoe"), None, "office of eth0 has type pppoe; choose a port"),
         (
