@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host import (
     run_bridge,
     run_daemon,
     run_firewall,
+    run_tuning,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
     RESULT,
@@ -842,8 +843,9 @@ def subclasses(kind: type[HostStep]) -> set[type[HostStep]]:
 
 def test_every_step_has_a_doer() -> None:
     # The restart is done by itself, as it tells the jobs that it waited for in vain.
-    assert {*run_bridge._DOERS, *run_firewall._DOERS, *run_daemon._DOERS, RestartDaemons} == subclasses(HostStep)
-    assert {*run_bridge._DOERS} & {*run_firewall._DOERS} & {*run_daemon._DOERS} == {WriteFile}
+    done = {*run_bridge._DOERS, *run_firewall._DOERS, *run_daemon._DOERS, *run_tuning._DOERS}
+    assert {*done, RestartDaemons} == subclasses(HostStep)
+    assert {*run_bridge._DOERS} & {*run_firewall._DOERS} & {*run_daemon._DOERS} & {*run_tuning._DOERS} == {WriteFile}
 
 
 def test_check_mode_says_what_a_real_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
