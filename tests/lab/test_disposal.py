@@ -97,9 +97,11 @@ def removing(name: str, **more: t.Any) -> Iterator[list[str]]:
         "-a",
         json.dumps(gone(name, **more)),
     )
+    # it has planned when it asks the guest to power off
+    asks = f"virsh -q qemu-monitor-event {name} --event POWERDOWN --timeout 300"
+    watch = LAB.start("ssh", "-F", str(LAB.folder / "ssh_config"), "--", "hyper1", asks)
     run = LAB.start(*command)
-    # it has planned, and asks the guest to power off; it does so again and again
-    on(f"virsh -q qemu-monitor-event {name} --event POWERDOWN --timeout 300")
+    assert "POWERDOWN" in (watch.communicate(timeout=310)[0] or "")
     try:
         yield said
     finally:
