@@ -154,9 +154,7 @@ def main() -> None:
     result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         result = converge(module.params, Gate(check_mode=module.check_mode))
-    for note in (*result["notes"], *result["pending"]):
-        module.warn(note)
-    module.exit_json(**result)
+    module.end(result)
 
 
 if __name__ == "__main__":

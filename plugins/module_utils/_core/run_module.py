@@ -41,8 +41,8 @@ class Module(AnsibleModule):
         super().warn(printable(warning), **more)
 
     def end(self, result: t.Mapping[str, t.Any]) -> None:
-        """Answer with a result: as a failure if it has a `msg`; its `notes` are shown as warnings."""
-        for note in result["notes"]:
+        """Answer with a result: as a failure if it has a `msg`; its `notes`, and what is `pending`, are warnings."""
+        for note in (*result["notes"], *result.get("pending", ())):
             self.warn(note)
         if "msg" in result:
             self.fail_json(**result)
