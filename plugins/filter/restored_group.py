@@ -28,7 +28,7 @@ options:
     type: dict
     required: true
   arguments:
-    description: C(tag), C(host), C(suffix), C(start_order) and C(confirm_tag) of the playbook.
+    description: C(tag), C(host), C(suffix), C(start_order) and C(confirm) of the playbook.
     type: dict
     required: true
 """

@@ -27,10 +27,15 @@ options:
     type: path
     required: true
   guests:
-    description: Names or UUIDs of guests. Without it, all. Those that neither the repository nor the host has are in
-      RV(missing).
+    description: Names or UUIDs of guests. Without it, all. The module fails if neither the repository nor the host has
+      one of them.
     type: list
     elements: str
+  missing_ok:
+    description: Do not fail for guests that are not known here, since another host may have them. They are in
+      RV(missing).
+    type: bool
+    default: false
   tag:
     description: Only guests that have this tag in their last point.
     type: str
@@ -134,6 +139,7 @@ OPTIONS = {
     **URI_OPTION,
     "repository": {"type": "path", "required": True},
     "guests": {"type": "list", "elements": "str"},
+    "missing_ok": {"type": "bool", "default": False},
     "tag": {"type": "str"},
     "at": {"type": "str"},
     "verify": {"type": "bool", "default": False},

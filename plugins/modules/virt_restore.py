@@ -62,8 +62,8 @@ options:
     description:
       - libvirt network for all interfaces of a guest that is not on this host, instead of what they were connected to.
       - With O(name), too, interfaces keep the MAC addresses of then, so that the system inside finds them; only those
-        that were on this same network get new ones. The network must therefore be active and have a bridge of its own
-        (isolated, C(nat), C(route) or C(open)).
+        that were on this same network, or whose address a guest on it has, get new ones. The network must therefore be
+        active and have a bridge of its own (isolated, C(nat), C(route) or C(open)).
     type: str
   run:
     description: Whether to start the restored guest.

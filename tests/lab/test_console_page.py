@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 from ansible_collections.corral.virt.tests.lab.console import (
     PASSWORD,
     Browsing,
@@ -99,7 +100,7 @@ def test_the_last_backup_of_a_guest_is_shown_and_that_it_is_late(browsing: Brows
     noted = int(on("date +%s")) - 2 * 86400
     note = "virsh -q metadata plain1 urn:corral:virt:{0}:1 --key {1} --set '{2}' --config --live"
     on(note.format("guest", "corral", "<guest><tag>backup-24h</tag></guest>"))
-    on(note.format("backup", "corral-backup", f'<guest point="p" at="{noted}"/>'))
+    on(note.format("backup", "corral-backup", f'<guest seal="{sealed(LAB.uuid("plain1"))}" point="p" at="{noted}"/>'))
     page = browsing.enter(viewport=TALL)
     expect(card(page, "plain1").locator(".warn")).to_contain_text("backup: 2 days ago (late)")
     card(page, "plain1").get_by_role("link", name="plain1").click()

@@ -396,17 +396,15 @@ def test_a_group() -> None:
         return " ".join(LAB.run("ansible-playbook", "corral.virt.restore_group", *words, ok=ok).split())
 
     try:
-        assert "this replaces the disks of a (hyper1), b (hyper2); to confirm it, add -e confirm_tag=shop" in book(
-            False
-        )
+        assert "this replaces the disks of a (hyper1), b (hyper2); to confirm it, add -e confirm=2" in book(False)
         LAB.on("hyper2", "virsh -q start b")
-        said = book(False, "confirm_tag=shop")
+        said = book(False, "confirm=2")
         assert "nothing was restored: cannot restore b from backup" in said and "it is running; shut it down" in said
         assert not holds_what_was_backed_up(f"{IMAGES}/a.qcow2")
         LAB.on("hyper2", "virsh -q destroy b")
-        planned = book(True, "confirm_tag=shop", "run=true", "start_order=b", check=True)
+        planned = book(True, "confirm=2", "run=true", "start_order=b", check=True)
         assert "put the restored disks of a in place" in planned and "start b" in planned
-        book(True, "confirm_tag=shop", "run=true", "start_order=b")
+        book(True, "confirm=2", "run=true", "start_order=b")
         for name, host, _mac in GROUP:
             assert LAB.on(host, f"virsh domstate {name}") == "running"
             assert holds_what_was_backed_up(f"{IMAGES}/{name}.qcow2", host)

@@ -20,12 +20,15 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     is_proof_name,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, due, seconds
 
 __all__ = [
     "BackupPolicy",
     "KnownGuest",
+    "check_found",
+    "check_tags",
     "checked",
     "chosen",
     "described",
@@ -95,6 +98,24 @@ def missing(guests: t.Sequence[str] | None, repository: Repository, known: t.Col
     there = {word for point in repository.points for word in (point.guest, point.uuid)}
     there |= {word for one in known for word in (one.name, one.uuid)}
     return [guest for guest in guests or () if guest not in there]
+
+
+def check_found(missing: t.Sequence[str], path: str) -> None:
+    """Raise NotFound for guests that nobody knows."""
+    if missing:
+        raise NotFound(
+            f"cannot read backups: {path} has none of {', '.join(missing)}, and there is no such guest here; omit "
+            "guests to see those that it has"
+        )
+
+
+def check_tags(unknown: t.Collection[str], path: str) -> None:
+    """Raise Failed for guests whose tags cannot be read: they may be among those that are asked for."""
+    if unknown:
+        raise Failed(
+            f"cannot read the tags of {', '.join(sorted(unknown))}: no definition of their backups in {path} can be "
+            "read; see which are damaged (virt_backup_info with verify), and move them away"
+        )
 
 
 def inherited(points: t.Sequence[BackupPoint], damaged: t.Mapping[str, t.Sequence[str]]) -> dict[str, list[str]]:

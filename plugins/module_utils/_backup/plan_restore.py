@@ -94,10 +94,11 @@ class RestoreSpec(PointSpec):
 
 
 class RestoreNetwork(t.NamedTuple):
-    """A libvirt network; `forward` is its mode, such as `isolated` or `nat`."""
+    """A libvirt network; `forward` is its mode, such as `isolated`, `macs` the MAC addresses of guests on it."""
 
     active: bool
     forward: str
+    macs: t.Collection[str] = ()
 
 
 class RestoreHost(PointHost, t.Protocol):
@@ -241,6 +242,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
     host, uuid = scene.host, scene.uuid
     refuse_all(list(_of_a_new_guest(scene)))
     then = host.text(link_path(scene.spec.repository, scene.point, DEFINITION))
+    network = host.network(scene.spec.network) if scene.spec.network else None
     places = _places(scene)
     files = {disk.target: (places[disk.target], disk_format(disk)) for disk in scene.disks}
     folder = os.path.dirname(next(iter(places.values())))
@@ -257,6 +259,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
         nvram=states.get(_NVRAM),
         volumes=[OwnedVolume(path, uuid, host.host_uuid()) for path in own],
         network=scene.spec.network,
+        taken=network.macs if network else (),
     )
     steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], disk_format(disk)) for disk in scene.disks]
     steps += [RestoreState(*scene.whose, scene.point, name, path) for name, path in states.items()]

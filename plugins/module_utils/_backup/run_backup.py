@@ -106,8 +106,8 @@ def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any]
 def note(connection: t.Any, uuid: str, **values: t.Any) -> None:
     """Note fields of `BackupNote` with the guest; the others stay."""
     domain = libvirt_query.by_uuid(connection, uuid)
-    noted = xml_backed.read(states.record(domain, BACKED))._replace(**values)
-    metadata.set_everywhere(domain, xml_backed.document(noted), "corral-backup")
+    noted = xml_backed.read(states.record(domain, BACKED), uuid)._replace(**values)
+    metadata.set_everywhere(domain, xml_backed.document(noted, uuid), "corral-backup")
 
 
 def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:

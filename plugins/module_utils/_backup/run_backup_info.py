@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
+from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._backup import files_repository, plan_backup_info
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
@@ -17,6 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     Repository,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_backed, xml_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -35,6 +38,7 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     whole = Repository("") if is_empty else files_repository.read(path, str(facts.marker))
     whole = plan_backup_info.until(whole, policy.at_s)
     missing = plan_backup_info.missing(wanted, whole, known)
+    plan_backup_info.check_found([] if params["missing_ok"] else missing, path)
     if params["tag"] is not None:
         wanted = _tagged(path, plan_backup_info.chosen(whole, wanted), params["tag"])
     repository = plan_backup_info.chosen(whole, wanted)
@@ -46,15 +50,21 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _known(domain: t.Any) -> plan_backup_info.KnownGuest:
-    tags, note = brief.tags(states.record(domain)), xml_backed.read(states.record(domain, BACKED))
-    return plan_backup_info.KnownGuest(domain.name(), domain.UUIDString(), tuple(tags), note)
+    uuid, tags = domain.UUIDString(), brief.tags(states.record(domain))
+    return plan_backup_info.KnownGuest(
+        domain.name(), uuid, tuple(tags), xml_backed.read(states.record(domain, BACKED), uuid)
+    )
 
 
 def _tagged(path: str, repository: Repository, tag: str) -> list[str]:
-    """UUIDs of the guests whose definition has a tag in their last point."""
-    last = {point.uuid: point for point in repository.points}
-    files = {uuid: os.path.join(files_repository.folder(path, point), DEFINITION) for uuid, point in last.items()}
-    tags = {uuid: xml_summary.read(files_repository.read_text(file))[0]["tags"] for uuid, file in files.items()}
+    """UUIDs of the guests whose definition has a tag in their last point; of a damaged one, in the one before."""
+    tags: dict[str, list[str]] = {}
+    for point in repository.points:  # oldest first
+        with contextlib.suppress(VirtError, ElementTree.ParseError, ValueError):
+            text = files_repository.read_text(os.path.join(files_repository.folder(path, point), DEFINITION))
+            tags[point.uuid] = xml_summary.read(text)[0]["tags"]
+    unknown = {point.uuid: point.guest for point in repository.points if point.uuid not in tags}
+    plan_backup_info.check_tags(unknown.values(), path)
     return [uuid for uuid in tags if tag in tags[uuid]]
 
 

@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore i
     RestoreSpec,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import macs_on
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
@@ -115,7 +116,12 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
         """The libvirt network with this name."""
         with contextlib.suppress(NotFound), explained("read network", name):
             found = self._connection.networkLookupByName(name)
-            return RestoreNetwork(bool(found.isActive()), xml_host.network(found.XMLDesc())["forward"])
+            guests = libvirt_query.of_all(self._connection, libvirt_query.found)
+            return RestoreNetwork(
+                bool(found.isActive()),
+                xml_host.network(found.XMLDesc())["forward"],
+                [mac for one in guests for xml in (one.xml, one.live_xml) if xml for mac in macs_on(xml, name)],
+            )
         return None
 
     @asked

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     text,
 )
 
-__all__ = ["connect", "definition", "read_only_files"]
+__all__ = ["connect", "definition", "macs_on", "read_only_files"]
 
 _NIC = ("mac", "model", "address", "alias", "boot", "acpi")  # of an interface, whatever it is connected to
 # What the record of then tells of files and migrations of then.
@@ -39,13 +39,14 @@ def definition(
     nvram: str | None,
     volumes: t.Sequence[OwnedVolume],
     network: str | None = None,
+    taken: t.Collection[str] = (),
 ) -> str:
     """The definition of a point with restored disks (path and format by target), seed and UEFI variables, and with the
-    record of these. With another UUID it has nothing of what only the original can be or have, except MAC addresses on
-    another `network`, if all interfaces go there.
+    record of these. With another UUID it has nothing of what only the original can be or have, except MAC addresses, if
+    all interfaces go to a `network` where none was then, and where none has them now (`taken`).
     """
     before = parse(then)
-    nics = [(nic.find("mac").get("address"), _network(nic)) for nic in before.iterfind("devices/interface")]
+    kept = [_mac(nic) if _network(nic) != network else None for nic in before.iterfind("devices/interface")]
     is_copy = before.findtext("uuid") != uuid
     root = parse(xml_cloned.document(then, name=name, uuid=uuid)) if is_copy else before
     seeds = _seeds(parse(then)) if is_copy and seed else []
@@ -54,10 +55,8 @@ def definition(
         target = disk.find("target").get("dev")
         if target in files:
             _let_be_file(disk, *files[target])
-    for nic, (mac, was) in zip(root.findall("devices/interface") if network else (), nics):
-        connect(nic, str(network))
-        if was != network:
-            child(nic, "mac").set("address", mac)
+    if network:
+        _connect_all(root, network, [mac if mac not in taken else None for mac in kept])
     if seed:
         for disk in _seeds(root):
             _let_be_file(disk, seed, "raw")
@@ -88,6 +87,26 @@ def connect(interface: Element, network: str) -> None:
     make(interface, "source", network=network)
     if interface.find("model") is None:
         make(interface, "model", type="virtio")
+
+
+def _connect_all(root: Element, network: str, macs: t.Iterable[str | None]) -> None:
+    """Connect all interfaces to a network, with these MAC addresses; None: with the one that it has."""
+    for nic, mac in zip(root.findall("devices/interface"), macs):
+        connect(nic, network)
+        if mac:
+            child(nic, "mac").set("address", mac)
+
+
+def macs_on(xml: str, network: str) -> list[str]:
+    """The MAC addresses of a guest on a libvirt network."""
+    nics = [nic for nic in parse(xml).iterfind("devices/interface") if _network(nic) == network]
+    return [mac for nic in nics if (mac := _mac(nic))]
+
+
+def _mac(interface: Element) -> str | None:
+    """Its MAC address."""
+    found = interface.find("mac[@address]")
+    return None if found is None else found.get("address").lower()
 
 
 def _network(interface: Element) -> str | None:

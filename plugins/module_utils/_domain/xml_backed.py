@@ -10,7 +10,7 @@ import re
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED, sealed
 
 __all__ = ["BackupNote", "document", "due", "read", "seconds", "within"]
 
@@ -41,18 +41,18 @@ def due(tags: t.Iterable[str]) -> tuple[int | None, int | None]:
     return found.get("backup"), found.get("proven")
 
 
-def read(document: str | None) -> BackupNote:
+def read(document: str | None, uuid: str) -> BackupNote:
     """The note in our element of a guest's metadata; None has none."""
-    return _of(ElementTree.fromstring(document) if document else None)  # noqa: S314 (libvirt wrote it)
+    return _of(ElementTree.fromstring(document) if document else None, uuid)  # noqa: S314 (libvirt wrote it)
 
 
 def within(root: t.Any) -> BackupNote:
     """The note in a definition."""
-    return _of(root.find(f"metadata/{{{BACKED}}}guest"))
+    return _of(root.find(f"metadata/{{{BACKED}}}guest"), root.findtext("uuid") or "")
 
 
-def _of(element: t.Any) -> BackupNote:
-    if element is None:
+def _of(element: t.Any, uuid: str) -> BackupNote:
+    if element is None or element.get("seal") != sealed(uuid):  # none, or of the guest whose definition somebody copied
         return BackupNote()
     at_s, proven_s = (
         int(text) if text.isdecimal() else None for text in (element.get("at", ""), element.get("proven", ""))
@@ -60,9 +60,9 @@ def _of(element: t.Any) -> BackupNote:
     return BackupNote(element.get("point"), at_s, proven_s)
 
 
-def document(note: BackupNote) -> str:
-    """The element, as libvirt's metadata call takes it."""
-    element = ElementTree.Element("guest")
+def document(note: BackupNote, uuid: str) -> str:
+    """The element, as libvirt's metadata call takes it, sealed for the guest with this UUID."""
+    element = ElementTree.Element("guest", seal=sealed(uuid))
     for name, value in (("point", note.point), ("at", note.at_s), ("proven", note.proven_s)):
         if value is not None:
             element.set(name, str(value))

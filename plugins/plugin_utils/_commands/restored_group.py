@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import typing as t
 
 __all__ = ["RestoredGuest", "restored"]
@@ -38,12 +37,11 @@ def restored(
     guests = [_placed(uuid, made, found, arguments, problems) for uuid, made in points.items()]
     problems += _clashes(guests, found)
     problems += _strangers(guests, arguments)
-    if arguments.get("confirm_tag") != arguments["tag"] and (replaced := [one for one in guests if one.in_place]):
+    if arguments.get("confirm") != len(guests) and (replaced := [one for one in guests if one.in_place]):
         names = ", ".join(sorted(f"{one.name} ({one.host})" for one in replaced))
-        confirm = shlex.quote(str(arguments["tag"]))
         problems.append(
-            f"confirm_tag: this replaces the disks of {names}; to confirm it, add -e confirm_tag={confirm}; or restore "
-            "other guests beside them: -e suffix=-then"
+            f"confirm: of {len(guests)} guests, this replaces the disks of {names}; to confirm it, add "
+            f"-e confirm={len(guests)}; or restore other guests beside them: -e suffix=-then"
         )
     order = arguments.get("start_order") or []
     guests.sort(key=lambda one: (order.index(one.guest) if one.guest in order else len(order), one.name))

@@ -327,7 +327,7 @@ class Mark:
 
 def _backup(one: events.Figures, record: str | None) -> dict[str, int | None]:
     """When the guest was backed up and proven last, and how old that may be by its tags; not the ages, as above."""
-    noted, due = xml_backed.read(states.record(one.domain, BACKED)), xml_backed.due(brief.tags(record))
+    noted, due = xml_backed.read(states.record(one.domain, BACKED), one.uuid), xml_backed.due(brief.tags(record))
     return {"at_s": noted.at_s, "proven_s": noted.proven_s, "every_s": due[0], "proven_every_s": due[1]}
 
 

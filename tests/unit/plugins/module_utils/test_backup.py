@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 import typing as t
 from pathlib import Path
 
@@ -38,11 +39,14 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     FinishPoint,
     PushDisks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, seconds
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.plugin_utils._report import tables
 
 UUID, HOST, STORE = "2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", "h1", "/srv/b"
 NOW_S, DAY_S, MIB = 1_795_878_000, 86400, 1024**2
@@ -543,8 +547,62 @@ def test_a_guest_with_tags_has_a_policy_of_its_own() -> None:
 
 def test_a_note_of_backups_says_what_it_said() -> None:
     for note in (BackupNote(), BackupNote("20261125T030000Z-00000001", 7, 8), BackupNote(proven_s=9)):
-        assert xml_backed.read(xml_backed.document(note)) == note
-    assert xml_backed.read(None) == xml_backed.read("<guest at='x' proven='-1'/>") == BackupNote()
+        text = xml_backed.document(note, UUID)
+        assert xml_backed.read(text, UUID) == note
+        assert xml_backed.read(text, "of a guest with a copy of the definition") == BackupNote()
+    odd = xml_backed.document(BackupNote("p", 1, 2), UUID).replace('"1"', '"x"').replace('"2"', '"-1"')
+    assert xml_backed.read(odd, UUID) == BackupNote("p")
+    assert xml_backed.read(None, UUID) == xml_backed.read("<guest at='1'/>", UUID) == BackupNote()
+
+
+def test_guests_that_nobody_knows_are_refused() -> None:
+    plan_backup_info.check_found([], STORE)
+    with pytest.raises(NotFound, match="has none of nobody, and there is no such guest here"):
+        plan_backup_info.check_found(["nobody"], STORE)
+    plan_backup_info.check_tags([], STORE)
+    with pytest.raises(Failed, match="cannot read the tags of a, b: no definition"):
+        plan_backup_info.check_tags(["b", "a"], STORE)
+
+
+@pytest.mark.parametrize(
+    ("tags", "at", "proven", "late"),
+    [
+        ((), None, None, False),
+        (("backup-1h",), 59 * 60, None, False),
+        (("backup-1h",), 61 * 60, None, True),
+        (("backup-1h",), None, None, True),
+        (("proven-1d",), 60, None, True),
+        (("proven-1d",), 60, 23 * 3600, False),
+        (("proven-1d", "backup-1h"), 2 * 3600, 60, True),
+    ],
+)
+def test_what_reports_say_of_a_guest(tags: tuple[str, ...], at: int | None, proven: int | None, late: bool) -> None:
+    """By what is noted with it, which a copy of its definition has not."""
+    now_s = int(time.time())
+    at_s, proven_s = (None if age is None else now_s - age for age in (at, proven))
+    note = BackupNote("p", at_s, proven_s)
+    text = xml_backed.document(note, UUID).replace("<guest", '<guest xmlns="urn:corral:virt:backup:1"')
+    tagged = "".join(f"<tag>{tag}</tag>" for tag in tags)
+    record = f'<guest xmlns="urn:corral:virt:guest:1">{tagged}</guest>'
+    told = run_summary.backup(parse(f"<domain><uuid>{UUID}</uuid><metadata>{record}{text}</metadata></domain>"))
+    assert told["late"] is late and (told["age_s"] is None) is (at is None)
+    copied = run_summary.backup(parse(f"<domain><uuid>other</uuid><metadata>{record}{text}</metadata></domain>"))
+    assert (copied["age_s"], copied["proven_age_s"], copied["late"]) == (None, None, bool(tags))
+
+
+@pytest.mark.parametrize(
+    ("backup", "words"),
+    [
+        ({}, "-"),
+        ({"age_s": 7200}, "2 hours"),
+        ({"age_s": 7200, "every_s": 3600}, "2 hours (late)"),
+        ({"every_s": 3600}, "none"),
+        ({"age_s": 7200, "every_s": 9000, "proven_every_s": 60}, "2 hours, not proven"),
+        ({"proven_age_s": 200000, "proven_every_s": 300000}, "proven 2 days"),
+    ],
+)
+def test_a_backup_in_a_table(backup: dict[str, int], words: str) -> None:
+    assert tables.backup_ages(backup) == words
 
 
 def test_a_repository_as_it_was() -> None:

@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore i
     RestorePlan,
     RestoreSpec,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition, macs_on
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
@@ -448,18 +448,23 @@ NETWORKS = {
     "n": RestoreNetwork(active=True, forward="nat"),
     "off": RestoreNetwork(active=False, forward="isolated"),
     "lan": RestoreNetwork(active=True, forward="bridge"),
+    "busy": RestoreNetwork(active=True, forward="isolated", macs=["52:54:00:11:22:33"]),
 }
 
 
-@pytest.mark.parametrize(("network", "keeps"), [("lone", True), ("n", False)])
+@pytest.mark.parametrize(("network", "keeps"), [("lone", True), ("n", False), ("busy", False)])
 def test_on_another_network_interfaces_keep_their_addresses(network: str, keeps: bool) -> None:
-    """So that the system inside finds them; on the same one, the original may be."""
+    """So that the system inside finds them; on the same one, the original may be, and others may have them, too."""
     made = planned(Host(here=TWO, networks=NETWORKS), name="then", network=network)
     [define] = [step for step in made.steps if isinstance(step, DefineRestored)]
     root = parse(define.xml)
     assert [one.get("network") for one in root.iterfind("devices/interface/source")] == [network]
     assert (root.find("devices/interface/mac").get("address") == "52:54:00:11:22:33") is keeps
     assert root.findtext("uuid") == NEW
+
+
+def test_which_addresses_a_network_has() -> None:
+    assert macs_on(TWO, "n") == ["52:54:00:11:22:33"] and macs_on(TWO, "other") == []
 
 
 def test_a_guest_that_is_gone_comes_back_on_another_network() -> None:

@@ -31,7 +31,7 @@ TAG: dict[str, t.Any] = {"tag": "shop"}
 
 
 def test_each_guest_goes_where_it_is_in_the_order_that_is_asked_for() -> None:
-    told = restored_group(BOTH, HERE, {**TAG, "confirm_tag": "shop", "start_order": ["web1"]})
+    told = restored_group(BOTH, HERE, {**TAG, "confirm": 2, "start_order": ["web1"]})
     assert told["problems"] == []
     assert [(one["name"], one["host"], one["in_place"], one["point"]) for one in told["guests"]] == [
         ("web1", "hyper1", True, NEW),
@@ -42,7 +42,7 @@ def test_each_guest_goes_where_it_is_in_the_order_that_is_asked_for() -> None:
 
 def test_a_guest_that_was_renamed_is_the_same() -> None:
     there = {"hyper1": found(web1="front"), "hyper2": found("db1")}
-    [db, web] = restored_group(BOTH, there, {**TAG, "confirm_tag": "shop"})["guests"]
+    [db, web] = restored_group(BOTH, there, {**TAG, "confirm": 2})["guests"]
     assert (web["guest"], web["name"], web["in_place"], db["name"]) == ("web1", "front", True, "db1")
 
 
@@ -58,10 +58,10 @@ def test_other_guests_beside_them() -> None:
 
 
 def test_guests_that_no_hypervisor_has() -> None:
-    told = restored_group(BOTH, {"hyper1": found(), "hyper2": found("db1")}, {**TAG, "confirm_tag": "shop"})
+    told = restored_group(BOTH, {"hyper1": found(), "hyper2": found("db1")}, {**TAG, "confirm": 2})
     assert told["problems"] == ["web1: no hypervisor has it; choose one: -e host=HOST"]
     there = {"hyper1": found(), "hyper2": found("db1")}
-    told = restored_group(BOTH, there, {**TAG, "confirm_tag": "shop", "host": "hyper1"})
+    told = restored_group(BOTH, there, {**TAG, "confirm": 2, "host": "hyper1"})
     assert told["problems"] == []
     assert [(one["name"], one["host"], one["in_place"]) for one in told["guests"]] == [
         ("db1", "hyper2", True),
@@ -82,7 +82,7 @@ def test_guests_that_no_hypervisor_has() -> None:
         (
             {"hyper1": backups(web1=NEW)},
             {"hyper1": found(), "hyper2": found("web1")},
-            {"confirm_tag": "shop"},
+            {"confirm": 1},
             [
                 "web1: the repository of hyper2 has no such backup of it, but that of hyper1; mount it on hyper2, or copy it there"
             ],
@@ -90,7 +90,7 @@ def test_guests_that_no_hypervisor_has() -> None:
         (
             {"hyper1": backups(web1=NEW), "hyper2": backups(web1=OLD)},
             {"hyper1": found(), "hyper2": found("web1")},
-            {"confirm_tag": "shop"},
+            {"confirm": 1},
             [
                 (
                     f"web1: the repository of hyper1 has a newer backup of it ({NEW}) than that of hyper2 ({OLD}); mount it on "
@@ -101,7 +101,7 @@ def test_guests_that_no_hypervisor_has() -> None:
         (
             BOTH,
             {"hyper1": found("web1", "db1"), "hyper2": found("web1")},
-            {"confirm_tag": "shop"},
+            {"confirm": 2},
             ["web1: it is defined on hyper1 and hyper2; undefine it on one of them first"],
         ),
         (
@@ -116,10 +116,10 @@ def test_guests_that_no_hypervisor_has() -> None:
         (
             BOTH,
             HERE,
-            {"confirm_tag": "shops"},
+            {"confirm": 3},
             [
                 (
-                    "confirm_tag: this replaces the disks of db1 (hyper2), web1 (hyper1); to confirm it, add -e confirm_tag=shop; "
+                    "confirm: of 2 guests, this replaces the disks of db1 (hyper2), web1 (hyper1); to confirm it, add -e confirm=2; "
                     "or restore other guests beside them: -e suffix=-then"
                 )
             ],
@@ -132,7 +132,7 @@ def test_what_cannot_be(made: t.Any, there: t.Any, asked: dict[str, t.Any], told
 
 def test_another_guest_with_the_name_of_one_that_is_gone() -> None:
     there = {"hyper1": {"domains": [{"name": "web1", "uuid": "9zzz"}]}, "hyper2": found("db1")}
-    [problem] = restored_group(BOTH, there, {**TAG, "confirm_tag": "shop", "host": "hyper2"})["problems"]
+    [problem] = restored_group(BOTH, there, {**TAG, "confirm": 2, "host": "hyper2"})["problems"]
     assert problem == "web1: hyper1 has a guest web1; rename it"
 
 
