@@ -192,6 +192,7 @@ def test_a_project_without_the_playbooks_gets_no_job_templates(broken: bool, awx
         assert f"The project corral.virt has no {PLAYBOOKS[0]}, {PLAYBOOKS[1]}. Copy the missing files" in output
 
 
+@pytest.mark.deep
 def test_without_authorities_nothing_signs_certificates(awx: Setup) -> None:
     wish = {"awx_authority": ..., "awx_client": ..., "awx_organization": "Default", **FEW_ONLY}
     output = awx.run("--check", **wish)

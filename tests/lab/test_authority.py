@@ -78,6 +78,7 @@ def test_a_second_controller_is_refused_by_a_host_whose_turn_is_later(lab: Hyper
         lab.on("hyper1", "rm -rf /etc/pki; mv /etc/pki.away /etc/pki")
 
 
+@pytest.mark.deep
 def test_a_dead_host_of_a_later_batch_keeps_nobody_from_certificates(lab: Hypervisors, second: Path) -> None:
     """It may have an authority; without serial it is not asked either."""
     dead = lab.folder / "inventory/host_vars/hyper2/dead.yml"
@@ -156,6 +157,7 @@ def test_with_the_texts_of_the_authority_a_host_is_revoked(lab: Hypervisors, sec
     assert serials <= set(re.findall(r"Serial Number: (\w+)", shown))
 
 
+@pytest.mark.deep
 def test_a_host_has_the_names_that_the_inventory_says(lab: Hypervisors) -> None:
     (output,) = (item for item in guide("tls") if "pki_extra_names" in item)
     show = "openssl x509 -in /etc/pki/libvirt/servercert.pem -noout -ext subjectAltName"

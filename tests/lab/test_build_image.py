@@ -95,6 +95,7 @@ def built(asked: dict[str, t.Any]) -> Path:
     return dest / "deb.qcow2"
 
 
+@pytest.mark.deep
 def test_the_image_and_its_sum_are_there_and_nothing_else(built: Path) -> None:
     assert sorted(path.name for path in built.parent.iterdir()) == ["SHA256SUMS", "deb.qcow2"]
     assert f"{'0' * 64}  other.qcow2" in (built.parent / "SHA256SUMS").read_text()
@@ -107,6 +108,7 @@ def test_the_image_and_its_sum_are_there_and_nothing_else(built: Path) -> None:
     assert str(built.parent) not in run("losetup", "--list") + Path("/proc/self/mounts").read_text()
 
 
+@pytest.mark.deep
 def test_inside_is_a_general_cloud_image(built: Path, tmp_path: Path) -> None:
     with inside(built, tmp_path) as root:
         assert "VERSION_CODENAME=bookworm" in (root / "usr/lib/os-release").read_text()
@@ -129,6 +131,7 @@ def test_inside_is_a_general_cloud_image(built: Path, tmp_path: Path) -> None:
         assert (root / "etc/customized").read_text() == "/usr/bin/tree\n"
 
 
+@pytest.mark.deep
 def test_inside_is_nothing_of_the_host_or_the_lab(built: Path, tmp_path: Path) -> None:
     with inside(built, tmp_path) as root:
         assert (root / "etc/machine-id").read_text() == ""
@@ -143,6 +146,7 @@ def test_inside_is_nothing_of_the_host_or_the_lab(built: Path, tmp_path: Path) -
         ]
 
 
+@pytest.mark.deep
 def test_again_changes_nothing_and_a_lost_sum_is_mended(built: Path, asked: dict[str, t.Any]) -> None:
     before = built.stat()
     assert changes(playbook(**asked)) == 0

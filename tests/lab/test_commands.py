@@ -196,6 +196,7 @@ def test_power_states(lab: Commands) -> None:
     assert lab.state("a") == {"hyper1": "shut off (shutdown)"}
 
 
+@pytest.mark.deep
 def test_a_guest_that_does_not_obey(lab: Commands) -> None:
     """web1 has no system: what is waited for is told, and then it is red, or forced."""
     output = lab.do("shutdown", tag="front", wait_timeout=7, ok=False)
@@ -206,6 +207,7 @@ def test_a_guest_that_does_not_obey(lab: Commands) -> None:
     assert [*lab.state("web1").values()] == ["shut off (destroyed)"]
 
 
+@pytest.mark.deep
 def test_a_guest_that_hangs_or_is_off_is_told_by_what_it_does_and_not_waited_for(lab: Commands) -> None:
     """Nobody can log in to either; one has used CPU and sent nothing, the other one is off."""
     (lab.folder / "away.ini").write_text("away ansible_host=127.0.0.1 ansible_port=9\n")

@@ -304,6 +304,7 @@ def test_the_session_of_another_user_is_ended(browsing: Browsing) -> None:
     browsing.problems.clear()  # the browser reports the answers 401
 
 
+@pytest.mark.deep
 def test_a_broken_stream_goes_on_where_it_was(browsing: Browsing) -> None:
     page = browsing.page(browsing.context())
     page.add_init_script(STREAM)
@@ -331,6 +332,7 @@ def test_a_broken_stream_goes_on_where_it_was(browsing: Browsing) -> None:
     browsing.problems.clear()  # the browser reports that the server was away
 
 
+@pytest.mark.deep
 def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsing) -> None:
     page = browsing.enter()
     where = f"{browsing.url}/#/console/{uuid('web1')}/serial"
@@ -429,6 +431,7 @@ def test_the_keys_open_nothing_else(console: str) -> None:
     on("runuser -u corral-console -- virsh -c qemu:///system list 2>&1", ok=False)
 
 
+@pytest.mark.deep
 def test_a_host_shows_when_its_certificates_end(browsing: Browsing) -> None:
     page = browsing.enter()
     page.goto(f"{browsing.url}/#/host/hyper2")
@@ -472,6 +475,7 @@ def test_an_unreachable_host_is_shown_and_comes_back(browsing: Browsing) -> None
     expect(place).not_to_contain_text("Unreachable since")
 
 
+@pytest.mark.deep
 def test_a_restart_of_the_server_is_survived(browsing: Browsing) -> None:
     page = browsing.enter()
     expect(card(page, "web1")).to_be_visible()

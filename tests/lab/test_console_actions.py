@@ -452,6 +452,7 @@ def test_a_host_is_drained_and_undrained(browsing: Browsing) -> None:
     assert "corral-maintenance" not in LAB.on(source, "ls /var/lib/libvirt")
 
 
+@pytest.mark.deep
 def test_rebalance_shows_arrows_and_does_them(browsing: Browsing) -> None:
     page = browsing.enter(viewport=TALL)
     page.get_by_role("button", name="Rebalance").click()
@@ -479,7 +480,9 @@ MATRIX: dict[str, t.Callable[[str, str], bool]] = {
 }
 
 
-@pytest.mark.parametrize("user", MATRIX)
+@pytest.mark.parametrize(
+    "user", ["bob", *(pytest.param(user, marks=pytest.mark.deep) for user in MATRIX if user != "bob")]
+)
 def test_the_policy_holds_in_the_api_and_in_the_page(browsing: Browsing, user: str) -> None:
     """Every action of the catalogue on two guests: a check is made or refused, and the menu offers the same."""
     page = browsing.enter(user, viewport=TALL)
@@ -555,6 +558,7 @@ def test_a_user_of_the_guides_policy_reaches_no_file_of_a_hypervisor(browsing: B
     browsing.problems.clear()  # the browser reports the answers 403 and 400
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("look", ["light", pytest.param("phone", marks=pytest.mark.deep)])
 def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None:
     page = browsing.enter(**LOOKS[look])
@@ -587,6 +591,7 @@ def test_pages_and_dialogs_are_accessible(browsing: Browsing, look: str) -> None
     assert seen(page) == [], "create"
 
 
+@pytest.mark.deep
 def test_a_guest_that_is_off_is_cloned_where_it_is(browsing: Browsing) -> None:
     page = browsing.enter(viewport=TALL)
     host = where("db1")
@@ -620,6 +625,7 @@ def test_a_guest_that_is_off_is_cloned_where_it_is(browsing: Browsing) -> None:
     LAB.on(host, "virsh undefine copy1 --remove-all-storage && virsh start db1")
 
 
+@pytest.mark.deep
 def test_history_shows_what_a_guest_used(browsing: Browsing) -> None:
     page = browsing.enter()
     source = where("web1")

@@ -147,6 +147,7 @@ def test_no_file_of_a_snapshot_is_left_without_a_word(guest: str) -> None:
     on(f"rm {memory}")
 
 
+@pytest.mark.deep
 def test_a_guest_without_a_system_is_not_waited_for(guest: str) -> None:
     """It hears nothing, and has read no more than firmware reads: that is told."""
     on(f"virsh start {guest}")

@@ -119,6 +119,7 @@ def test_a_held_guest_is_not_started_by_virsh_and_is_free_when_its_run_is_killed
         run.communicate(timeout=30)
 
 
+@pytest.mark.deep
 def test_a_held_guest_does_not_arrive_by_virsh(lab: Hypervisors) -> None:
     """It may be held where it is going to, and starts there by nobody else either."""
     uuid = lab.on("hyper1", "virsh domuuid web1")
@@ -258,6 +259,7 @@ def marked(lab: Hypervisors, host: str) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", json.loads(lab.on(host, f"cat {MARK}")))
 
 
+@pytest.mark.deep
 def test_a_second_drain_keeps_the_mark_and_changes_nothing(lab: Hypervisors) -> None:
     gather(lab)
     book(lab, "drain", "-e host=hyper2 -e reason=fan")
@@ -270,6 +272,7 @@ def test_a_second_drain_keeps_the_mark_and_changes_nothing(lab: Hypervisors) -> 
     assert marked(lab, "hyper2")["id"] != first["id"]
 
 
+@pytest.mark.deep
 def test_a_daemon_that_has_the_hook_is_not_restarted_and_one_that_has_not_is_once(lab: Hypervisors) -> None:
     """Guests run on over that; check mode says the same."""
     gather(lab)

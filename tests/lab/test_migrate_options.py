@@ -282,6 +282,7 @@ def test_it_is_given_up_when_it_was_said(
     assert settings(commands)["downtime-limit"] == limits
 
 
+@pytest.mark.deep
 def test_at_its_timeout_it_is_suspended_and_arrives(lab: Hypervisors) -> None:
     """It could not have arrived otherwise: no pause is allowed."""
     _host, commands = moved(lab, timeout=8, timeout_action="suspend", bandwidth=24, auto_converge=False, max_downtime=1)
@@ -345,6 +346,7 @@ def test_no_sector_was_lost(lab: Hypervisors) -> None:
     lab.on(here, CLEAR)
 
 
+@pytest.mark.deep
 def test_another_uri_and_a_disk_that_travels_whole_and_what_stays_behind(lab: Hypervisors, image: Path) -> None:
     """The usual port is closed. Where one disk travels whole, so does the other.
 

@@ -185,6 +185,7 @@ def test_a_guest_on_its_bridge_is_not_cut_off(lab: Hypervisors) -> None:
         lab.on("hyper1", f"virsh destroy {name}; virsh undefine {name}")
 
 
+@pytest.mark.deep
 def test_a_mode_that_waits_cuts_nobody_off(lab: Hypervisors) -> None:
     """The definition says that guests are on a bridge of the host; what runs is as it was started."""
     before, uuid = document(lab, "--inactive"), lab.on("hyper1", "virsh net-uuid lab")

@@ -205,6 +205,7 @@ def test_what_is_on_a_device_stays() -> None:
     assert four_steps(**used)[-1] == "start pool fs"  # without build, it is used as it is
 
 
+@pytest.mark.deep
 def test_one_thing_is_of_one_pool() -> None:
     four_steps(**FS, build=True)
     four_steps(**GLUSTER)
@@ -218,6 +219,7 @@ def test_one_thing_is_of_one_pool() -> None:
     assert "the disks of guests would stay behind" in refused(**{**FS, "source": {"devices": [DEVICES[2]]}})
 
 
+@pytest.mark.deep
 def test_a_server_that_is_not_there_leaves_nothing_behind() -> None:
     before = state()
     lost = {**GLUSTER, "source": {**t.cast("dict[str, t.Any]", GLUSTER["source"]), "dir": "/none"}}

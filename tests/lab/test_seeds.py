@@ -191,6 +191,7 @@ def test_ansible_reaches_it_without_a_route(connection: str, tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.deep
 def test_guest_agent_gives_the_address_and_does_what_acpi_cannot() -> None:
     """It stands still and answers again; then the guest ignores its power button."""
     (address,) = re.findall(r"(10\.86\.\d+\.\d+)/", on("virsh domifaddr s1 --source agent"))

@@ -182,6 +182,7 @@ def test_paused_guest_is_paused_after_a_restart() -> None:
     on("virsh -q destroy kept; virsh -q undefine kept")
 
 
+@pytest.mark.deep
 def test_guest_that_hears_late_is_asked_again() -> None:
     define("late", boot_sector(deaf_s=4))
     on("virsh -q start late")
@@ -190,6 +191,7 @@ def test_guest_that_hears_late_is_asked_again() -> None:
     assert "lifecycle Shutdown Finished after guest request" in kinds("late")
 
 
+@pytest.mark.deep
 def test_deaf_guest_runs_on_unless_forced(ports_filtered: str) -> None:
     output = module(name=ports_filtered, state="shutdown", wait_timeout=2, ok=False)
     assert "cannot shut down deaf: it did not do so within 2 s" in output

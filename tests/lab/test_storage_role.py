@@ -143,6 +143,7 @@ def restart() -> None:
     until(is_back, timeout_s=120, every_s=1)
 
 
+@pytest.mark.deep
 def test_a_mount_that_fails_leaves_nothing_to_write_into() -> None:
     mount(SHARED)
     on(f"systemctl stop '{UNITS['/srv/vm-pool']}'")
@@ -210,6 +211,7 @@ def test_a_device_with_anything_on_it_is_never_built_on() -> None:
     on(f"wipefs -qa {DEVICES[1]}")
 
 
+@pytest.mark.deep
 def test_a_server_that_does_not_answer_is_given_up() -> None:
     mount(SHARED)
     client = "$(pgrep -f 'glusterfs.* /srv/vm-pool$')"
@@ -224,6 +226,7 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
     gone(SHARED)
 
 
+@pytest.mark.deep
 def test_a_pool_that_guests_cannot_write_is_red() -> None:
     image = {"path": "/srv/ro", "src": DEVICES[1], "fstype": "ext4", "build": True}
     pool = {"name": "fast", "path": "/srv/ro"}

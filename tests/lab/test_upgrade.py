@@ -191,6 +191,7 @@ def test_a_package_that_fails_and_a_new_kernel(lab: Hypervisors) -> None:
     assert guests(lab, "--state-running") == {"hyper1": {"kept"}, "hyper2": GUESTS - {"kept"}}
 
 
+@pytest.mark.deep
 def test_a_host_is_not_rebooted_under_a_guest_that_appears_during_its_upgrade(lab: Hypervisors) -> None:
     """A package starts it, where libvirt runs no hook that would refuse that."""
     lab.on(
@@ -206,6 +207,7 @@ def test_a_host_is_not_rebooted_under_a_guest_that_appears_during_its_upgrade(la
     lab.on("hyper1", f"test -e {MARK}; chmod +x {HOOK}; systemctl restart libvirtd.service")
 
 
+@pytest.mark.deep
 def test_forced_it_shuts_guests_down_that_cannot_leave_and_starts_them_again(lab: Hypervisors) -> None:
     booted = boots(lab)
     lab.on("hyper1", "virsh snapshot-create-as kept before; virsh autostart --disable kept")
@@ -223,6 +225,7 @@ def test_forced_it_shuts_guests_down_that_cannot_leave_and_starts_them_again(lab
     lab.on("hyper1", "virsh snapshot-delete kept before; virsh autostart kept")
 
 
+@pytest.mark.deep
 def test_a_guest_that_starts_with_its_host_starts_when_the_maintenance_ends(lab: Hypervisors) -> None:
     """Not before, and not from a package either. A host that was drained before stays in maintenance."""
     lab.on("hyper1", f"virsh destroy kept; {PUBLISH} publish dummy 6 '' 'virsh start kept || true'")
