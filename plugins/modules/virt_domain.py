@@ -23,7 +23,8 @@ extends_documentation_fragment:
   - corral.virt.domain
   - corral.virt.domain.duplicates
 notes:
-  - O(cloud_init) requires C(python3-pycdlib) and C(python3-cryptography).
+  - O(cloud_init) requires C(python3-cryptography), and one of C(python3-pycdlib), C(xorriso) and
+    C(genisoimage).
 seealso:
   - module: corral.virt.virt_domains
   - module: corral.virt.virt_domain_info

@@ -47,7 +47,8 @@ options:
         type: int
         required: true
 notes:
-  - O(domains[].cloud_init) requires C(python3-pycdlib) and C(python3-cryptography).
+  - O(domains[].cloud_init) requires C(python3-cryptography), and one of C(python3-pycdlib), C(xorriso) and
+    C(genisoimage).
 seealso:
   - module: corral.virt.virt_domain
 """

@@ -33,6 +33,12 @@ options:
       - O(corral.virt.virt_balance#module:by) needs it for V(cpu_use).
     type: float
     default: 0
+  validate:
+    description:
+      - Whether to run C(virt-host-validate qemu) on the host, and return its checks. They tell what the firmware, the
+        kernel or its modules lack. The result V(fail) does not make the task fail.
+    type: bool
+    default: false
 seealso:
   - module: corral.virt.virt_domain_info
   - module: corral.virt.virt_place
@@ -50,6 +56,15 @@ EXAMPLES = r"""
          | list }}
   run_once: true
   register: common
+
+- name: Check the host's firmware and kernel
+  corral.virt.virt_host_info:
+    validate: true
+  register: checked
+
+- name: Require that each check passes
+  ansible.builtin.assert:
+    that: checked.host.validation | selectattr('result', 'eq', 'fail') | length == 0
 
 - name: Use it for a guest
   corral.virt.virt_domain:
@@ -130,6 +145,19 @@ host:
       description: Identity of the host's current boot, which changes when it reboots; null with a remote connection.
       type: str
       returned: always
+    validation:
+      description:
+        - Checks of C(virt-host-validate), with the C(driver) (V(qemu)), the C(check), its C(result) (V(pass), V(warn),
+          V(fail) or V(note)), and a C(hint) what to do. Null with a remote connection, and if the host does not have
+          the program.
+      type: list
+      elements: dict
+      returned: with O(validate)
+      sample:
+        - driver: qemu
+          check: Checking if device /dev/vhost-net exists
+          result: warn
+          hint: Load the 'vhost_net' module to improve performance of virtio networking
     networks: {description: Virtual networks., type: list, elements: dict, returned: always}
     pools:
       description: Storage pools with capacity and free space in bytes. Directories with the same C(filesystem) share
@@ -170,6 +198,8 @@ host:
 """
 
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe_host
 from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance
@@ -180,6 +210,7 @@ OPTIONS = {
     **URI_OPTION,
     "baseline": {"type": "list", "elements": "str", "default": []},
     "cpu_seconds": {"type": "float", "default": 0},
+    "validate": {"type": "bool", "default": False},
 }
 
 
@@ -192,7 +223,12 @@ def main() -> None:
             if module.params["cpu_seconds"]:
                 host = run_describe_host.with_cpu_use(connection, host, module.params["cpu_seconds"])
     here = host["bridges"] is not None  # behind a remote connection is another host
-    own = {"maintenance": files_maintenance.read() if here else None, "boot_id": boot.identity() if here else None}
+    own: dict[str, t.Any] = {
+        "maintenance": files_maintenance.read() if here else None,
+        "boot_id": boot.identity() if here else None,
+    }
+    if module.params["validate"]:
+        own["validation"] = run_describe_host.validation() if here else None
     module.exit_json(changed=False, host={**host, **own})
 
 

@@ -203,7 +203,27 @@ CASES: list[tuple[str, str, Hosts]] = [
         "Refuse unsupported",
         {
             "good": ({"facts": {"os_family": "RedHat", "distribution": "AlmaLinux"}}, ""),
-            "bad": ({"facts": {"os_family": "Suse", "distribution": "SLES"}}, "their derivatives, not SLES"),
+            "bad": ({"facts": {"os_family": "Archlinux", "distribution": "Arch"}}, "their derivatives, not Arch"),
+        },
+    ),
+    (
+        "roles/hypervisor/tasks/distribution.yml",
+        "Refuse releases that are too old",
+        {
+            name: (
+                {"facts": {"os_family": family, "distribution": distribution, "distribution_major_version": major}},
+                told,
+            )
+            for name, family, distribution, major, told in (
+                ("el9", "RedHat", "AlmaLinux", "9", ""),
+                ("fedora", "RedHat", "Fedora", "43", ""),
+                ("leap16", "Suse", "openSUSE Leap", "16", ""),
+                ("tumbleweed", "Suse", "openSUSE Tumbleweed", "20261101", ""),
+                ("debian", "Debian", "Debian", "12", ""),
+                ("sid", "Debian", "Debian", "n/a", ""),
+                ("el8", "RedHat", "Rocky", "8", "Rocky 8 has the libraries of libvirt for Python 3.6 only"),
+                ("leap15", "Suse", "openSUSE Leap", "15", "install release 16 or newer"),
+            )
         },
     ),
     (

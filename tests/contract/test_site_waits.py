@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.contract.play import Play
-from ansible_collections.corral.virt.tests.tools import payload
+from ansible_collections.corral.virt.tests.contract.play import Play, defaults
+from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
 pytestmark = pytest.mark.slow
 
@@ -96,3 +96,16 @@ def test_create_is_red_without_a_guest_to_reach(
     more = {"guest": "web1", "__virt_guest": {"name": "web1", "state": "running"}, "__guests_placed": answer}
     assert bool(play.ends(check, vars={**CREATE["vars"], **more})) == bool(why)
     assert why in " ".join(play.stdout.split())
+
+
+def test_a_part_of_it_is_run_by_the_name_of_its_role(tmp_path: Path) -> None:
+    assert all(each["tags"] == [each["role"].rpartition(".")[2]] for play in _before for each in play["roles"])
+    guide = (payload.ROOT / "docs/docsite/rst/guide_hosts.rst").read_text()
+    assert "$ ansible-playbook corral.virt.site --tags bridge,firewall\n" in guide
+    for asked in (["bridge", "firewall"], ["guests"]):
+        words = ["ansible-playbook", "-i", "h1,", "-e", "virt_group=all", "corral.virt.site", "--list-tasks"]
+        words += ["--tags", ",".join(asked)]
+        done = preloaded.run(words, cwd=tmp_path, env=defaults(), timeout_s=120, given=None)
+        listed = re.findall(r"^ +corral\.virt\.(\w+) : (.*?)\t", done.stdout, re.MULTILINE)
+        run = {role for role, task in listed if not task.startswith("Validating arguments")}
+        assert run == set(asked) and "Check the arguments" in done.stdout, done.stdout + done.stderr

@@ -261,8 +261,7 @@ def packages() -> list[str]:
     result = yaml.safe_load((role / "vars/main.yml").read_text())["__hypervisor_families"]["Debian"]
     facts = {"architecture": platform.machine()}
     named = [jinja2.Template(each).render(ansible_facts=facts) for each in (*result["packages"], *result["security"])]
-    seeds = yaml.safe_load((role / "defaults/main.yml").read_text())["hypervisor_seed_packages"]
-    return sorted({*named, *seeds, *WITNESSES})
+    return sorted({*named, *result["seeds"], *WITNESSES})
 
 
 @contextlib.contextmanager

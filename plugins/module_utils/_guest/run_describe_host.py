@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import typing as t
 
@@ -14,8 +15,22 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_removed_disks, run_thin_pools
+from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["describe_host", "with_cpu_use"]
+__all__ = ["describe_host", "validation", "with_cpu_use"]
+
+_VALIDATED = re.compile(r" *(\w+): (.*\S) *: (PASS|WARN|FAIL|NOTE)(?: \((.*)\))?")
+
+
+def validation() -> list[dict[str, str | None]] | None:
+    """The checks of virt-host-validate on this host; None if the program is missing."""
+    found = [_VALIDATED.fullmatch(line) for line in command.answer("virt-host-validate", "qemu").splitlines()]
+    checks = [
+        {"driver": match[1].lower(), "check": match[2], "result": match[3].lower(), "hint": match[4]}
+        for match in found
+        if match
+    ]
+    return checks or None
 
 
 def with_cpu_use(connection: t.Any, host: t.Mapping[str, t.Any], seconds: float) -> dict[str, t.Any]:

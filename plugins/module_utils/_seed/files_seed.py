@@ -20,7 +20,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotMade, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
-from ansible_collections.corral.virt.plugins.module_utils._system import durable, private
+from ansible_collections.corral.virt.plugins.module_utils._system import command, durable, private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 try:
@@ -42,7 +42,7 @@ _CUSTOMIZE_S = 1800  # an emulated appliance takes half a minute to boot
 def iso(files: t.Mapping[str, str]) -> bytes:
     """An ISO 9660 image labelled `cidata`, with Rock Ridge and Joliet names, holding the files."""
     if pycdlib is None:
-        raise Unsupported("writing a cloud-init seed requires pycdlib; install python3-pycdlib on this host")
+        return _iso_by_program(files)
     image = pycdlib.PyCdlib()
     image.new(interchange_level=3, joliet=3, rock_ridge="1.09", vol_ident="cidata")
     for number, (name, content) in enumerate(sorted(files.items())):
@@ -52,6 +52,29 @@ def iso(files: t.Mapping[str, str]) -> bytes:
     image.write_fp(out)
     image.close()
     return out.getvalue()
+
+
+# Enterprise Linux has pycdlib in EPEL only, and openSUSE has none; one of these comes with every distribution.
+_WRITERS = (("xorriso", "-as", "mkisofs"), ("genisoimage",))
+
+
+def _iso_by_program(files: t.Mapping[str, str]) -> bytes:
+    writer = next((words for words in _WRITERS if shutil.which(words[0])), None)
+    if writer is None:
+        raise Unsupported(
+            "writing a cloud-init seed requires pycdlib, xorriso or genisoimage; install python3-pycdlib or xorriso on "
+            "this host"
+        )
+    with tempfile.TemporaryDirectory(prefix="corral-", dir=private.folder()) as folder:
+        content, image = os.path.join(folder, "content"), os.path.join(folder, "seed.iso")
+        os.mkdir(content)
+        for name, text in files.items():
+            with open(os.path.join(content, name), "w", encoding="utf-8", newline="") as handle:
+                handle.write(text)
+        # -r: readable by all in the guest, as an ISO 9660 image without Rock Ridge is.
+        command.run(*writer, "-quiet", "-volid", "cidata", "-joliet", "-r", "-output", image, content)
+        with open(image, "rb") as handle:
+            return handle.read()
 
 
 def host_key() -> tuple[str, str]:
@@ -88,17 +111,35 @@ def host_key_in(image: bytes) -> tuple[str, str] | None:
 
     None if it cannot be read.
     """
-    if pycdlib is None:
-        return None
+    try:
+        vendor_data = _vendor_data(image) if pycdlib else _vendor_data_by_program(image)
+        keys = json.loads(vendor_data.rpartition("#cloud-config\n")[2].partition("\n")[0])["ssh_keys"]
+        return keys["ed25519_private"], keys["ed25519_public"]
+    except (Failed, ValueError, KeyError):
+        return None  # half-written, or not ours
+
+
+def _vendor_data(image: bytes) -> str:
     opened, out = pycdlib.PyCdlib(), io.BytesIO()
     try:
         opened.open_fp(io.BytesIO(image))
         opened.get_file_from_iso_fp(out, joliet_path="/vendor-data")
         opened.close()
-        keys = json.loads(out.getvalue().decode().rpartition("#cloud-config\n")[2].partition("\n")[0])["ssh_keys"]
-        return keys["ed25519_private"], keys["ed25519_public"]
-    except (pycdlib.pycdlibexception.PyCdlibException, ValueError, KeyError):
-        return None  # half-written, or not ours
+    except pycdlib.pycdlibexception.PyCdlibException as error:
+        raise Failed(f"cannot read the seed: {error}") from error
+    return out.getvalue().decode()
+
+
+def _vendor_data_by_program(image: bytes) -> str:
+    with tempfile.TemporaryDirectory(prefix="corral-", dir=private.folder()) as folder:
+        there, out = os.path.join(folder, "seed.iso"), os.path.join(folder, "vendor-data")
+        with open(there, "wb") as handle:
+            handle.write(image)
+        if not shutil.which("xorriso"):
+            return command.run("isoinfo", "-J", "-i", there, "-x", "/vendor-data")
+        command.run("xorriso", "-osirrox", "on", "-indev", there, "-extract", "/vendor-data", out)
+        with open(out, encoding="utf-8", newline="") as handle:
+            return handle.read()
 
 
 def need_customize(guest: str) -> None:

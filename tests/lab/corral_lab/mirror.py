@@ -10,9 +10,38 @@ from pathlib import Path
 from corral_lab.places import Problem
 from corral_lab.shell import run
 
-RELEASES = ("bookworm", "trixie")
-DEBIAN_SUITES = {*RELEASES, "bullseye", "forky", "sid", "stable", "testing", "unstable", "oldstable"}
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+DEBIAN, UBUNTU = ("bookworm", "trixie"), ("jammy", "noble", "resolute")
+RELEASES = (*DEBIAN, *UBUNTU)
+KEYRINGS = Path("/usr/share/keyrings")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Where a distribution's releases come from."""
+
+    name: str
+    suites: frozenset[str]
+    components: tuple[str, ...]
+    keyring: str
+    example: str
+
+
+ARCHIVES = (
+    Archive(
+        "Debian",
+        frozenset({*DEBIAN, "bullseye", "forky", "sid", "stable", "testing", "unstable", "oldstable"}),
+        ("main",),
+        "debian-archive-keyring.gpg",
+        "http://deb.debian.org/debian",
+    ),
+    Archive(
+        "Ubuntu",
+        frozenset({*UBUNTU, "focal", "devel"}),
+        ("main", "universe"),
+        "ubuntu-archive-keyring.gpg",
+        "http://archive.ubuntu.com/ubuntu",
+    ),
+)
 # What lets this machine's apt reach its mirror, its hosts need too.
 INHERITED = re.compile(r"Acquire::(?:https?::|Check-Date|Check-Valid-Until|ForceIPv|Retries)\S* \"[^\"]+\";")
 
@@ -27,9 +56,14 @@ class Entry:
 
 
 def line_for(release: str, *, mirror: str | None, apt: Path = Path("/etc/apt")) -> str:
-    """The sources.list line for a Debian release; a mirror that offers one release is taken to offer the others."""
-    signed = f"[signed-by={KEYRING}] " if KEYRING.exists() else ""
-    return f"deb {signed}{mirror or _mirror_for(release, apt)} {release} main"
+    """The sources.list line for a release; a mirror that offers one release is taken to offer the others."""
+    archive = next(each for each in ARCHIVES if release in each.suites)
+    keyring = KEYRINGS / archive.keyring
+    signed = f"[signed-by={keyring}] " if keyring.exists() else ""
+    if archive.name == "Ubuntu" and not signed:
+        raise Problem(f"{keyring} is missing, which verifies the packages of {release}: install ubuntu-keyring")
+    uri = mirror or _mirror_for(release, archive, apt)
+    return f"deb {signed}{uri} {release} {' '.join(archive.components)}"
 
 
 def apt_options() -> list[str]:
@@ -39,13 +73,12 @@ def apt_options() -> list[str]:
     return [line for line in run("apt-config", "dump").splitlines() if INHERITED.fullmatch(line)]
 
 
-def _mirror_for(release: str, apt: Path) -> str:
-    usable = [entry for entry in entries(apt) if "main" in entry.components and entry.suite in DEBIAN_SUITES]
+def _mirror_for(release: str, archive: Archive, apt: Path) -> str:
+    usable = [entry for entry in entries(apt) if "main" in entry.components and entry.suite in archive.suites]
     usable.sort(key=lambda entry: entry.suite != release)
     if not usable:
         raise Problem(
-            f"found no Debian mirror for {release} in {apt}: name one, for instance --mirror "
-            "http://deb.debian.org/debian"
+            f"found no {archive.name} mirror for {release} in {apt}: name one, for instance --mirror {archive.example}"
         )
     return usable[0].uri
 
