@@ -94,7 +94,7 @@ isolated-units: venv ## all unit tests as ansible-test runs them: each in a proc
 
 .PHONY: units slow-units deep-units one golden payload
 units: venv ## unit, golden and contract tests, but slow ones; half the examples that are made up (all: pytest, make isolated-units)
-	CORRAL_EXAMPLES=few pytest -q -n 2 -m "not lab and not slow"
+	CORRAL_EXAMPLES=few pytest -q -n 2 -m "not lab and not slow and not deep"
 
 slow-units: venv ## those that run Ansible's programs, or months of certificates
 	pytest -q -n 2 -m "slow and not lab and not deep" $(call marked,slow,tests/unit tests/golden tests/contract)

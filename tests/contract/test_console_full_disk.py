@@ -99,7 +99,7 @@ def works(services: Services, cookie: str) -> None:
     assert services.alive()
 
 
-@pytest.mark.parametrize("kind", ["full", "read-only"])
+@pytest.mark.parametrize("kind", ["full", pytest.param("read-only", marks=pytest.mark.deep)])
 def test_a_full_disk_logs_nobody_out_and_is_told(services: Services, kind: str) -> None:
     services.start()
     before = services.log_in()
@@ -149,7 +149,7 @@ def test_a_full_disk_logs_nobody_out_and_is_told(services: Services, kind: str) 
     assert refusals, "what was decided while there was no room is in the audit"
 
 
-@pytest.mark.parametrize("kind", ["full", "read-only"])
+@pytest.mark.parametrize("kind", ["full", pytest.param("read-only", marks=pytest.mark.deep)])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_server_starts_on_a_full_disk(services: Services, kind: str, how: int) -> None:
     services.start()

@@ -24,13 +24,13 @@ GUEST: dict[str, t.Any] = {
     "vcpus": 1,
     "memory": "64MiB",
     "disks": [{"name": "system", "size": "64MiB"}],
-    "interfaces": [{"bridge": "br0"}],
+    "interfaces": [{"name": "lan", "bridge": "br0"}],
     "cloud_init": {"user_data": {"hostname": "web1"}},
     "state": "running",
 }
 
 
-@pytest.fixture(params=["jammy", "noble", "resolute"])
+@pytest.fixture(params=["jammy", "noble"])
 def ubuntu(request: pytest.FixtureRequest) -> Iterator[Hypervisors]:
     """A host with that release."""
     if not KEYRING.exists() or not (MIRROR or "ubuntu" in Path("/etc/os-release").read_text().lower()):

@@ -126,7 +126,7 @@ def _vendor_data(image: bytes) -> str:
         opened.get_file_from_iso_fp(out, joliet_path="/vendor-data")
         opened.close()
     except pycdlib.pycdlibexception.PyCdlibException as error:
-        raise Failed(f"cannot read the seed: {error}") from error
+        raise ValueError("not an ISO image of ours") from error
     return out.getvalue().decode()
 
 
