@@ -79,7 +79,7 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
             add(holder, settings, log)
         return has_taken_over(change, before)
 
-    wait_for(taken_over, deadline, f"{bridge} did not get its port, or {holder} not the addresses")
+    wait_for(taken_over, deadline, f"{bridge} lacks its port, or {holder} the addresses")
     wait_for(is_confirmed, deadline, "no connection came back over the bridge")
     for path, text in change["lasting"].items():
         replaced[path] = read(path)
@@ -89,7 +89,7 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
     attempt(change["reload"], log)
     deadline = time.monotonic() + AFTER_RELOAD_S
     grace = time.monotonic() + GRACE_S
-    wait_for(taken_over, deadline, f"{bridge} lost its port again, or {holder} the addresses")
+    wait_for(taken_over, deadline, f"{bridge} lost its port again, or {holder} its addresses")
     if holder == bridge:
         drop_rules(change["port"], settings, log)
 

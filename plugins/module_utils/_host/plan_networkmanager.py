@@ -60,7 +60,7 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles, *, vlan_filteri
     kept = _kept(active)
     of_bridge, of_port_name = files
     others = {_kept(one): _written(_switched_off(one)) for one in config.profiles if _fights(one, active, port, mac)}
-    command = ("nmcli", "--wait", "20", "connection", "up", "uuid")
+    up = ("connection", "up", "uuid")
     members = [one for one in config.profiles if one.device and _controller(one) in (port, active.uuid)]
     return NetworkChange(
         bridge=bridge,
@@ -79,8 +79,8 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles, *, vlan_filteri
             _START,
             _RELOAD,
             ("ip", "link", "delete", bridge),
-            *((*command[:2], "0", *command[3:], one.uuid) for one in members),  # else they may stay down with the bond
-            (*command, active.uuid, "ifname", port),
+            ("nmcli", "--wait", "0" if members else "20", *up, active.uuid, "ifname", port),
+            *(("nmcli", "--wait", "20", *up, one.uuid) for one in members),  # of a bond: they may have gone down with it
         ),
     )
 
