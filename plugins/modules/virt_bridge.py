@@ -135,7 +135,8 @@ switches:
   returned: success
   type: bool
 port:
-  description: Interface that is added to a new bridge, for O(vlan) the VLAN. Null for an existing bridge, and with O(state=confirmed).
+  description: Interface that is added to a new bridge, for O(vlan) the VLAN.
+    Null for an existing bridge, and with O(state=confirmed).
   returned: success
   type: str
   sample: eno1

@@ -459,10 +459,12 @@ BRIDGES = {
     **BRIDGE,
     "vars": {"virt_bridges": [{"name": "br0", "port": "bond0"}, {"name": "br42", "port": "bond0", "vlan": 42}]},
 }
-LINKS = "ip -o -d link show type bridge_slave | sed 's/^[0-9]*: //' | awk '{print $1}' | sort | tr '\\n' ' '"
+LINKS = (
+    "ip -o -d link show type bridge_slave | sed 's/^[0-9]*: //' | awk '{print $1}' | LC_ALL=C sort -r | tr '\\n' ' '"
+)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def machine() -> Iterator[Hypervisors]:
     """A host that is a process with a Linux of its own."""
     lab = Hypervisors("hostuml")

@@ -86,11 +86,12 @@ iface {bridge} inet manual
         bridge=bridge,
         port=vlan.name,
         manager="ifupdown",
-        packages=_packages(config, vlan=True),
+        packages=_packages(config, vlan="." not in vlan.name),  # ifupdown makes the others itself
         trial={TRIAL_INTERFACES: flat(config.files) + own},
         lasting={path: text.rstrip("\n") + "\n" + own},
-        up=(("ifup", "--force", "-i", TRIAL_INTERFACES, vlan.name, bridge),),
-        undo_in_trial=(("ifdown", "--force", "-i", TRIAL_INTERFACES, bridge, vlan.name),),
+        # Not by force, which configures the parent again; ifenslave would set the members of a bond down.
+        up=(("ifup", "-i", TRIAL_INTERFACES, vlan.name, bridge),),
+        undo_in_trial=(("ifdown", "-i", TRIAL_INTERFACES, bridge, vlan.name),),
         undo=(("ip", "link", "delete", bridge), ("ip", "link", "delete", vlan.name)),
         holder=vlan.holder,
     )

@@ -60,8 +60,6 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles, *, vlan_filteri
     kept = _kept(active)
     of_bridge, of_port_name = files
     others = {_kept(one): _written(_switched_off(one)) for one in config.profiles if _fights(one, active, port, mac)}
-    up = ("connection", "up", "uuid")
-    members = [one for one in config.profiles if one.device and _controller(one) in (port, active.uuid)]
     return NetworkChange(
         bridge=bridge,
         port=port,
@@ -75,14 +73,16 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles, *, vlan_filteri
         },
         up=(_RELOAD, ("nmcli", "--wait", "0", "connection", "up", "uuid", of_port["connection"]["uuid"])),
         reload=(_RELOAD,),
-        undo=(
-            _START,
-            _RELOAD,
-            ("ip", "link", "delete", bridge),
-            ("nmcli", "--wait", "0" if members else "20", *up, active.uuid, "ifname", port),
-            *(("nmcli", "--wait", "20", *up, one.uuid) for one in members),  # of a bond: they may have gone down with it
-        ),
+        undo=(_START, _RELOAD, ("ip", "link", "delete", bridge), *_up_again(active, port, config)),
     )
+
+
+def _up_again(active: Profile, port: str, config: NmProfiles) -> list[tuple[str, ...]]:
+    """The commands that bring a port up, with the members of a bond, which may have gone down with it."""
+    up = ("connection", "up", "uuid")
+    members = [one for one in config.profiles if one.device and _controller(one) in (port, active.uuid)]
+    bond = ("nmcli", "--wait", "0" if members else "20", *up, active.uuid, "ifname", port)
+    return [bond, *(("nmcli", "--wait", "20", *up, one.uuid) for one in members)]
 
 
 def switch_on_vlan(vlan: Vlan, bridge: str, mac: str, config: NmProfiles) -> NetworkChange:

@@ -545,10 +545,12 @@ iface br42 inet manual
 """
     assert change.lasting == {"/etc/network/interfaces": f"iface eth0 inet dhcp\n{own}"}
     assert str(change.trial[TRIAL_INTERFACES]).endswith(f"iface eth1 inet dhcp\n{own}")
-    assert (change.packages, change.down) == (("vlan",), ())
+    assert (change.packages, change.down) == ((), ()), "it makes VLANs with a dot in their names itself"
+    named = plan_ifupdown.switch_on_vlan(Vlan("vlan42", 42, "eth0", "eth0"), "br42", Ifupdown(files, has_vlan=False))
+    assert named.packages == ("vlan",)
     assert [" ".join(words) for words in (*change.up, *change.undo_in_trial)] == [
-        f"ifup --force -i {TRIAL_INTERFACES} eth0.42 br42",
-        f"ifdown --force -i {TRIAL_INTERFACES} br42 eth0.42",
+        f"ifup -i {TRIAL_INTERFACES} eth0.42 br42",
+        f"ifdown -i {TRIAL_INTERFACES} br42 eth0.42",
     ]
 
 
