@@ -30,8 +30,12 @@ description:
     until the next boot.
   - Addresses (also of aliases such as C(eth0:1)), routes, rules and DNS servers of the port move to the bridge, whoever
     made them. Those that no configuration file has are lost at the next boot, as before.
-  - An existing bridge is used as it is. If its spanning tree is on, which delays guests, the module switches that and
-    the forward delay off.
+  - An existing bridge is used as it is. Its spanning tree changes only with O(switch_off_stp).
+  - With O(vlan), the bridge is on a VLAN of the port, and the port's addresses stay where they are. The switch to it is
+    tried and rolled back in the same way, because it changes the port's configuration. The host has no address in that
+    VLAN, so a number that the network switch does not carry is noticed by guests only.
+  - The port may be a bond or VLAN that exists; its members and options stay. The module makes no bond, because the
+    ports of the network switch must change at the same moment, which no rollback of the host can restore.
   - The role P(corral.virt.bridge#role) runs both tasks and the steps between them.
 options:
   name:
@@ -48,12 +52,31 @@ options:
     default: present
   port:
     description:
-      - Interface to add to the bridge. It must be an Ethernet interface that is neither wireless nor part of another
-        bridge or bond.
+      - Interface to add to the bridge. It must be an Ethernet interface, bond or VLAN that is neither wireless nor part
+        of another bridge or bond. With O(vlan), it may be part of a bridge that does not filter VLANs.
       - V(auto) selects the interface with the default route, or else the one with O(address). For an existing bridge,
         it accepts any port.
     type: str
     default: auto
+  vlan:
+    description:
+      - Number of a VLAN of the port, 1 to 4094, to put the bridge on. The VLAN is created, named like C(eno1.42), or
+        C(vlan42) if that is longer than 15 characters.
+      - A VLAN interface with that number that exists on the port becomes a port like others, and its addresses move to
+        the bridge.
+    type: int
+  vlan_filtering:
+    description:
+      - Create a bridge that filters VLANs, with all VLANs on its port. A guest is in the VLAN of its interface's
+        C(vlan), which requires libvirt 11.0, and in that of the host without one.
+      - Excludes O(vlan). Refused where netplan configures the port.
+    type: bool
+    default: false
+  switch_off_stp:
+    description: Switch off spanning tree and the forward delay of an existing bridge, which delay guests. A bridge that
+      the module creates has none.
+    type: bool
+    default: false
   address:
     description: Address that Ansible connects to, used to find the port of a host without a default route.
     type: str
@@ -112,7 +135,8 @@ switches:
   returned: success
   type: bool
 port:
-  description: Interface that is added to a new bridge. Null for an existing bridge, and with O(state=confirmed).
+  description: Interface that is added to a new bridge, for O(vlan) the VLAN.
+    Null for an existing bridge, and with O(state=confirmed).
   returned: success
   type: str
   sample: eno1

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.lab
 
 NAME, HOST = "hostnet", "hyper1"
 BRIDGE: dict[str, t.Any] = {"ansible.builtin.include_role": {"name": "corral.virt.bridge"}}
+WITHOUT_STP = {**BRIDGE, "vars": {"virt_bridges": [{"name": "br0", "switch_off_stp": True}]}}
 RUN = "/run/systemd/network /run/netplan /run/NetworkManager/system-connections"
 FILES = f"find /etc {RUN} -xdev -newer /etc/machine-id -type f 2>/dev/null"
 MULTIPATH = "203.0.113.0/24"  # a route over two next hops
@@ -111,7 +112,8 @@ def check_a_bridge(lab: Hypervisors) -> None:
     for flags in (["--check", "--diff"], []):
         assert changed(lab.play(BRIDGE, flags=flags)) == 0
     lab.on(HOST, "ip link set br0 type bridge stp_state 1")
-    mended = lab.play(BRIDGE)
+    assert changed(lab.play(BRIDGE)) == 0, "it is somebody's own setting"
+    mended = lab.play(WITHOUT_STP)
     assert "switch off stp of br0" in mended and "Come back" not in changed_tasks(mended)
     assert lab.on(HOST, "cat /sys/class/net/br0/bridge/stp_state") == "0"
 
@@ -421,3 +423,119 @@ def test_a_lease_moves_to_the_bridge(networkmanager: Hypervisors, profiles: dict
         until(lambda: network(lab) == before.replace("host0", "br0"))
         assert lab.on(HOST, identity.format("br0")) == known
     assert changed(lab.play(BRIDGE)) == 0
+
+
+# A Linux of its own has bonds and VLANs.
+MACHINE = ("--hosts", "1", "--no-image", "--uml", "--network", "networkd")
+WITH = "bridge-utils,ifenslave,ifupdown,netplan.io,network-manager,python3-yaml,vlan"
+BONDED: dict[str, dict[str, str]] = {
+    "networkd": {
+        "systemd/network/20-bond0.netdev": "[NetDev]\nName=bond0\nKind=bond\n\n[Bond]\nMode=active-backup\n"
+        "MIIMonitorSec=0.1\n",
+        "systemd/network/20-host0.network": "[Match]\nName=host0\n\n[Network]\nBond=bond0\n",
+        "systemd/network/20-bond0.network": "[Match]\nName=bond0\n\n[Network]\nAddress={address}/24\n"
+        "Gateway={gateway}\n",
+    },
+    "ifupdown": {
+        "network/interfaces": "auto lo\niface lo inet loopback\n\nauto bond0\niface bond0 inet static\n"
+        "\taddress {address}/24\n\tgateway {gateway}\n\tbond-slaves host0\n\tbond-mode active-backup\n"
+        "\tbond-miimon 100\n",
+    },
+    "netplan": {
+        "netplan/10-lab.yaml": "network:\n  version: 2\n  renderer: networkd\n  ethernets: {{host0: {{}}}}\n  bonds:\n"
+        "    bond0:\n      interfaces: [host0]\n      parameters: {{mode: active-backup, mii-monitor-interval: 100}}\n"
+        "      addresses: [{address}/24]\n      routes: [{{to: default, via: {gateway}}}]\n",
+    },
+    "networkmanager": {
+        "NetworkManager/system-connections/bond0.nmconnection": "[connection]\nid=bond0\n"
+        "uuid=0f3a3a0e-5c0b-4a8e-9f0e-1d5a3c7e2b11\ntype=bond\ninterface-name=bond0\n\n[bond]\nmode=active-backup\n"
+        "miimon=100\n\n[ipv4]\nmethod=manual\naddress1={address}/24,{gateway}\n",
+        "NetworkManager/system-connections/host0.nmconnection": "[connection]\nid=host0\n"
+        "uuid=1b6d5f0c-8a52-4a41-9a63-6a2f0e9b7c22\ntype=ethernet\ninterface-name=host0\nmaster=bond0\nslave-type=bond\n",
+    },
+}
+UNITS = {"ifupdown": "networking", "networkmanager": "NetworkManager"}
+BRIDGES = {
+    **BRIDGE,
+    "vars": {"virt_bridges": [{"name": "br0", "port": "bond0"}, {"name": "br42", "port": "bond0", "vlan": 42}]},
+}
+LINKS = (
+    "ip -o -d link show type bridge_slave | sed 's/^[0-9]*: //' | awk '{print $1}' | LC_ALL=C sort -r | tr '\\n' ' '"
+)
+
+
+@pytest.fixture
+def machine() -> Iterator[Hypervisors]:
+    """A host that is a process with a Linux of its own."""
+    lab = Hypervisors("hostuml")
+    here = (sys.executable, HERE / "lab.py")
+    if not lab.kept:
+        lab.run(*here, "down", "--name", lab.name)
+    power_on(lab)
+    lab.run(sys.executable, HERE / "demo.py", "config", "--name", lab.name)
+    yield lab
+    if not lab.kept:
+        lab.run(*here, "down", "--name", lab.name)
+
+
+def power_on(lab: Hypervisors) -> None:
+    words = ("up", "--name", lab.name, *MACHINE, "--packages", WITH)
+    lab.run(sys.executable, HERE / "lab.py", *words, timeout_s=900)
+
+
+def power_cycle(lab: Hypervisors, *before: str) -> None:
+    """Cut its power after commands, and have it up again."""
+    lab.on(HOST, "; ".join((*before, "sync; (sleep 1; systemctl poweroff -ff) >/dev/null 2>&1 &")))
+    alive = f"timeout 3 ssh -F {lab.folder}/ssh_config {HOST} true && echo yes || true"
+    until(lambda: "yes" not in lab.run("sh", "-c", alive))
+    power_on(lab)
+
+
+def begin_bonded(lab: Hypervisors, provider: str) -> None:
+    """Boot with a bond of one link, configured by that provider alone."""
+    values = {"address": lab.on(HOST, "hostname -I").split()[0], "gateway": lab.gateway}
+    texts = {path: text.format(**values) for path, text in BONDED[provider].items()}
+    own = "find /etc/systemd/network /etc/netplan /etc/NetworkManager/system-connections -type f -not -name '*.link' -delete"
+    off = "systemctl -q disable networking systemd-networkd NetworkManager 2>/dev/null"
+    on = f"systemctl -q enable {UNITS.get(provider, 'systemd-networkd')}"
+    loopback = "printf 'auto lo\\niface lo inet loopback\\n' > /etc/network/interfaces"
+    writes = [f"printf %s {shlex.quote(text)} > /etc/{path}" for path, text in texts.items()]
+    private = "chmod 600 /etc/netplan/* /etc/NetworkManager/system-connections/* 2>/dev/null"
+    power_cycle(lab, own, off, on, loopback, "mkdir -p /etc/netplan", *writes, private)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("provider", BONDED)
+def test_bridges_on_a_bond_and_on_its_vlan(machine: Hypervisors, provider: str) -> None:
+    """Each is taken back, made, once, and there after a power cut; the bond keeps its member and options."""
+    lab, call = machine, "corral.virt.virt_bridge"
+    begin_bonded(lab, provider)
+    before = network(lab)
+    bond = "cat /sys/class/net/bond0/bonding/{slaves,mode,miimon}"
+    of_bond = lab.on(HOST, bond)
+    assert "bond0" in before and "host0" in of_bond and "active-backup" in of_bond
+
+    def is_taken_back(expected: str) -> None:
+        until(lambda: lab.on(HOST, "cat /run/corral-bridge/result.json 2>/dev/null || true"), timeout_s=180)
+        assert json.loads(lab.on(HOST, "cat /run/corral-bridge/result.json"))["why"].startswith("no connection came")
+        until(lambda: (network(lab), lab.on(HOST, bond)) == (expected, of_bond))
+
+    assert f"manager: {provider}" in lab.module(call, name="br0", port="bond0", timeout=10)
+    is_taken_back(before)
+    made = lab.play(BRIDGES)
+    after = before.replace("bond0", "br0")
+    assert changed(made) >= 4 and network(lab) == after and lab.on(HOST, LINKS).split() == ["bond0:", "bond0.42@bond0:"]
+    assert "vlan protocol 802.1Q id 42" in lab.on(HOST, "ip -d link show bond0.42") and "master br42" in lab.on(
+        HOST, "ip link show bond0.42"
+    )
+    assert lab.on(HOST, bond) == of_bond and lab.on(HOST, "ip -o addr show br42") == ""
+    for flags in (["--check"], []):
+        assert changed(lab.play(BRIDGES, flags=flags)) == 0
+    files = lab.on(HOST, SUMS)
+    lab.module(call, name="br43", vlan=43, timeout=10)
+    is_taken_back(after)
+    assert "43" not in lab.on(HOST, "ip -br link") and lab.on(HOST, SUMS) == files
+    power_cycle(lab)
+    until(lambda: network(lab) == after)
+    assert lab.on(HOST, bond) == of_bond and lab.on(HOST, LINKS).split() == ["bond0:", "bond0.42@bond0:"]
+    assert changed(lab.play(BRIDGES)) == 0

@@ -31,7 +31,8 @@ def used(tasks: t.Any, folder: Path, seen: set[Path]) -> Iterator[str]:
         if key.startswith("corral.virt."):
             yield key.rpartition(".")[2]
         elif name in ("include_tasks", "import_tasks"):
-            files += folder.glob(re.sub(r"{{.*}}", "*", options))
+            included = options["file"] if isinstance(options, dict) else options
+            files += folder.glob(re.sub(r"{{.*}}", "*", included))
         elif name in ("include_role", "import_role", "role"):
             role, entry = (options, "main") if name == "role" else (options["name"], options.get("tasks_from", "main"))
             files.append(ROOT / f"roles/{role.rpartition('.')[2]}/tasks/{entry}.yml")

@@ -708,7 +708,7 @@ BUDGETS_KIB |= {"virt_migrate": 285, "virt_migrations": 285, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is
-    "virt_bridge": 53,
+    "virt_bridge": 58,
     "virt_firewall": 37,
     "virt_daemon": 44,
     "virt_mounts": 40,

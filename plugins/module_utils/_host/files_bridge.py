@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.durable import
 
 __all__ = ["confirm", "require", "set_sysctl", "start", "switch_off"]
 
-_PROGRAMS = {"bridge-utils": "brctl"}  # of a package that may be required
+_PROGRAMS = {"bridge-utils": "brctl", "vlan": "vconfig"}  # of a package that may be required
 _ANSWER_S = 120
 _POLL_S = 0.1
 
@@ -59,7 +59,7 @@ def start(change: NetworkChange, timeout_s: int) -> None:
     for leftover in ("confirmed", "result.json"):
         remove(os.path.join(STATE, leftover))
     words = {
-        **{name: getattr(change, name) for name in ("bridge", "port", "down", "up", "reload")},
+        **{name: getattr(change, name) for name in ("bridge", "port", "holder", "down", "up", "reload")},
         **{name: getattr(change, name) for name in ("undo", "undo_in_trial")},
         "trial": {path: _rendered(text) for path, text in change.trial.items()},
         "lasting": {path: _rendered(text) for path, text in change.lasting.items()},

@@ -52,15 +52,15 @@ def main() -> None:
         switch(change, log, replaced, before)
     except Exception as problem:  # noqa: BLE001 - whatever it is, the host must be reachable again
         rollback(change, log, replaced, before)
-        differs = restore(change["port"], before, log)
+        differs = restore(change["holder"] or change["port"], before, log)
         result = {"ok": False, "why": str(problem) or repr(problem), "differs": differs}
     write(f"{STATE}/result.json", json.dumps({**result, "log": log}))
 
 
 def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
     """Switch to the bridge; raises any error. The previous state goes to `replaced` and `settings`."""
-    before = static_addresses(change["port"])
-    settings.update(settings_of(change["port"]))
+    before = addresses(change["holder"] or change["port"])
+    settings.update(settings_of(change["holder"] or change["port"]))
     time.sleep(DELAY_S)
     deadline = time.monotonic() + change["timeout_s"]
     attempt(change["down"], log)
@@ -68,18 +68,18 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
         write(path, text)
     attempt(change["up"], log, must=True)
 
-    bridge = change["bridge"]
+    bridge, holder = change["bridge"], change["holder"] or change["bridge"]
     grace = time.monotonic() + min(GRACE_S, change["timeout_s"] / 3)
 
     def taken_over() -> bool:
         """True if the bridge has the addresses; settings that no configuration restores are added by hand."""
-        if lacking(bridge, settings):
+        if lacking(holder, settings):
             if time.monotonic() < grace:
                 return False
-            add(bridge, settings, log)
+            add(holder, settings, log)
         return has_taken_over(change, before)
 
-    wait_for(taken_over, deadline, f"{bridge} did not take over the addresses")
+    wait_for(taken_over, deadline, f"{bridge} lacks its port, or {holder} the addresses")
     wait_for(is_confirmed, deadline, "no connection came back over the bridge")
     for path, text in change["lasting"].items():
         replaced[path] = read(path)
@@ -89,13 +89,15 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
     attempt(change["reload"], log)
     deadline = time.monotonic() + AFTER_RELOAD_S
     grace = time.monotonic() + GRACE_S
-    wait_for(taken_over, deadline, f"{bridge} lost its addresses again")
-    drop_rules(change["port"], settings, log)
+    wait_for(taken_over, deadline, f"{bridge} lost its port again, or {holder} its addresses")
+    if holder == bridge:
+        drop_rules(change["port"], settings, log)
 
 
 def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
     """Restore the host's configuration; continues after errors."""
-    drop_rules(change["bridge"], settings, log)
+    if not change["holder"]:
+        drop_rules(change["bridge"], settings, log)
     for path, text in replaced.items():
         with contextlib.suppress(OSError):
             write(path, text) if text is not None else remove(path)
@@ -243,17 +245,12 @@ def is_confirmed() -> bool:
     return os.path.exists(f"{STATE}/confirmed")
 
 
-def has_taken_over(change: Change, before: t.Collection[str]) -> bool:
-    """True if the port is in the bridge, and the bridge has the addresses."""
-    now = {row["local"] for row in addresses(change["bridge"])}
+def has_taken_over(change: Change, before: t.Sequence[t.Mapping[str, t.Any]]) -> bool:
+    """True if the port is in the bridge, and the holder has the addresses; of dynamic ones (DHCP or RA), any."""
+    now = {row["local"] for row in addresses(change["holder"] or change["bridge"])}
+    static = {row["local"] for row in before if row["scope"] == "global" and not row.get("dynamic")}
     master = os.path.realpath(f"/sys/class/net/{change['port']}/master")
-    return os.path.basename(master) == change["bridge"] and bool(now) and set(before) <= now
-
-
-def static_addresses(link: str) -> list[str]:
-    """Global addresses of a link that are not dynamic (from DHCP or RA)."""
-    rows = [row for row in addresses(link) if row["scope"] == "global"]
-    return [row["local"] for row in rows if not row.get("dynamic")]
+    return os.path.basename(master) == change["bridge"] and bool(now) >= bool(before) and static <= now
 
 
 def addresses(link: str) -> list[dict[str, t.Any]]:

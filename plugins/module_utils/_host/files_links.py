@@ -44,7 +44,7 @@ _LEASE = re.compile(r"^DHCP.*:(dhcp_client_identifier|dhcp6_client_id|iaid) = ([
 _NETPLAN = "/etc/netplan/*.yaml"
 _PROC = "/proc/sys/net"
 _SYSCTL_PROGRAMS = ("/usr/lib/systemd/systemd-sysctl", "/lib/systemd/systemd-sysctl")
-_BRCTL = "/usr/sbin:/sbin"
+_SBIN = "/usr/sbin:/sbin"
 
 
 def facts(nf_calls: t.Sequence[str]) -> BridgeFacts:
@@ -134,7 +134,9 @@ def _read_ifupdown(port: str) -> Ifupdown:
     return Ifupdown(
         files=interfaces_files(_INTERFACES),
         disable_ipv6=_proc(f"ipv6/conf/{port}/disable_ipv6"),
-        has_brctl=shutil.which("brctl", path=_BRCTL) is not None,
+        has_brctl=shutil.which("brctl", path=_SBIN) is not None,
+        has_vlan=shutil.which("vconfig", path=_SBIN) is not None,
+        addrgenmode=next((link["inet6_addr_gen_mode"] for link in ip("-d", "link", "show", "dev", port)), "eui64"),
     )
 
 

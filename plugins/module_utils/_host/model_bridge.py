@@ -28,6 +28,7 @@ __all__ = [
     "PortOwner",
     "Profile",
     "Trial",
+    "Vlan",
     "rolled_back",
 ]
 
@@ -50,6 +51,19 @@ class BridgeSpec:
     address: str | None = None  # by which the controller reaches the host
     timeout_s: int = 60
     filter_guests: bool = False
+    vlan: int | None = None  # of the port
+    vlan_filtering: bool = False
+    switch_off_stp: bool = False  # of an existing bridge
+
+
+@dataclasses.dataclass(frozen=True)
+class Vlan:
+    """A VLAN of a link, to be made. The addresses of that link stay on their holder: the link or its bridge."""
+
+    name: str
+    id: int
+    parent: str
+    holder: str
 
 
 def rolled_back(result: t.Mapping[str, t.Any]) -> str:
@@ -101,6 +115,8 @@ class Ifupdown:
     files: t.Mapping[str, str]
     disable_ipv6: str = "0"  # of the port
     has_brctl: bool = True
+    has_vlan: bool = True  # the package
+    addrgenmode: str = "eui64"  # of the port: where its link-local address comes from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,4 +185,5 @@ class NetworkChange:
     down: tuple[Command, ...] = ()
     undo_in_trial: tuple[Command, ...] = ()  # while the trial's files are still there
     reload: tuple[Command, ...] = ()  # after they were replaced
+    holder: str = ""  # of the addresses, if they stay where they are; else they move from the port to the bridge
     packages: tuple[str, ...] = ()  # that it needs and the host lacks

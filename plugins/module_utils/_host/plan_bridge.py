@@ -31,6 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     NmProfiles,
     PortOwner,
     Trial,
+    Vlan,
     rolled_back,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
@@ -53,6 +54,8 @@ NF_CALLS = ("bridge-nf-call-arptables", "bridge-nf-call-ip6tables", "bridge-nf-c
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
 _AUTO = "auto"
 _HEAD = "# Written by the role corral.virt.bridge: guests on a bridge are not filtered by the host.\n"
+_LAST_VLAN = 4094
+_LONGEST_NAME = 15
 _SHORTEST_S = 5  # for a connection to come back
 
 
@@ -67,6 +70,13 @@ def spec(params: t.Mapping[str, t.Any]) -> BridgeSpec:
             )
     if name == wanted_port:
         problems.append(f"port: {name} cannot be a port of itself; give the bridge another name")
+    vlan = params["vlan"]
+    if vlan is not None and not 1 <= vlan <= _LAST_VLAN:
+        problems.append(f"vlan: {vlan} is no VLAN; choose 1 to {_LAST_VLAN}")
+    if vlan is not None and params["vlan_filtering"]:
+        problems.append(
+            "vlan_filtering: a bridge on one VLAN gets no tagged frames; omit vlan, and set vlan of guests' interfaces"
+        )
     if timeout_s < _SHORTEST_S:
         problems.append(f"timeout: {timeout_s} s is too short; set at least {_SHORTEST_S}")
     if problems:
@@ -77,11 +87,14 @@ def spec(params: t.Mapping[str, t.Any]) -> BridgeSpec:
         address=params["address"] or None,
         timeout_s=timeout_s,
         filter_guests=params["filter_guests"],
+        vlan=vlan,
+        vlan_filtering=params["vlan_filtering"],
+        switch_off_stp=params["switch_off_stp"],
     )
 
 
-def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | None:
-    """The link that the bridge takes over; None if the bridge exists. Raises Refused."""
+def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | Vlan | None:
+    """The link that the bridge takes over, or the VLAN to be made; None if the bridge exists. Raises Refused."""
     trial = facts.trial
     if trial and trial.running and not trial.result:
         raise Refused(
@@ -91,10 +104,13 @@ def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | None:
     if wanted.name in facts.links:
         return None
     found = wanted.port or _default_port(wanted, facts)
-    problems = _unfit(found, facts)
+    vlan = _vlan(found, wanted.vlan, facts) if wanted.vlan else None
+    if vlan and vlan.name in facts.links and _is_vlan(facts.links[vlan.name], wanted.vlan, vlan.parent):
+        found, vlan = vlan.name, None  # it is a port like others
+    problems = _unfit_parent(vlan, facts) if vlan else _unfit(found, facts)
     if problems:
         raise Refused(f"cannot create bridge {wanted.name}: {'; '.join(problems)}")
-    return found
+    return vlan or found
 
 
 def manager(name: str, owner: PortOwner, facts: BridgeFacts, *, bridge: str) -> str:
@@ -114,16 +130,48 @@ def manager(name: str, owner: PortOwner, facts: BridgeFacts, *, bridge: str) -> 
     )
 
 
-def switch(bridge: str, name: str, facts: BridgeFacts, config: Config) -> NetworkChange:
+def switch(wanted: BridgeSpec, new: str | Vlan, facts: BridgeFacts, config: Config) -> NetworkChange:
     """How the host's network switches to the bridge; raises Refused."""
-    mac = facts.links[name]["address"]
+    bridge, filtering = wanted.name, wanted.vlan_filtering
+    if isinstance(new, Vlan):
+        return _switch_on_vlan(bridge, new, facts, config)
+    mac = facts.links[new]["address"]
     if isinstance(config, Ifupdown):
-        return plan_ifupdown.switch(name, bridge, mac, config)
+        virtual = _kind(facts.links[new]) in ("bond", "vlan")
+        _refuse_lost_vlans(bridge, new, facts, virtual=virtual)
+        return plan_ifupdown.switch(new, bridge, mac, config, virtual=virtual, vlan_filtering=filtering)
     if isinstance(config, Networkd):
-        return plan_networkd.switch(name, bridge, mac, config)
+        return plan_networkd.switch(new, bridge, mac, config, vlan_filtering=filtering)
     if isinstance(config, NmProfiles):
-        return plan_networkmanager.switch(name, bridge, mac, config)
-    return plan_netplan.switch(name, bridge, mac, config)
+        return plan_networkmanager.switch(new, bridge, mac, config, vlan_filtering=filtering)
+    if filtering:
+        raise Refused(
+            f"cannot create bridge {bridge}: netplan has no VLAN filtering for bridges; set vlan instead, with one "
+            "bridge for each VLAN, or configure this host with systemd-networkd or NetworkManager"
+        )
+    return plan_netplan.switch(new, bridge, mac, config)
+
+
+def _switch_on_vlan(bridge: str, vlan: Vlan, facts: BridgeFacts, config: Config) -> NetworkChange:
+    mac = facts.links[vlan.parent]["address"]
+    if isinstance(config, Ifupdown):
+        return plan_ifupdown.switch_on_vlan(vlan, bridge, config)
+    if isinstance(config, Networkd):
+        return plan_networkd.switch_on_vlan(vlan, bridge, mac, config)
+    if isinstance(config, NmProfiles):
+        return plan_networkmanager.switch_on_vlan(vlan, bridge, mac, config)
+    return plan_netplan.switch_on_vlan(vlan, bridge, mac, config)
+
+
+def _refuse_lost_vlans(bridge: str, port: str, facts: BridgeFacts, *, virtual: bool) -> None:
+    """ifdown of a bond deletes its VLANs, and that of another port their routes."""
+    on_it = [str(link["ifname"]) for link in facts.links.values() if link.get("link") == port and _kind(link) == "vlan"]
+    lost = [name for name in on_it if virtual or facts.addresses.get(name)]
+    if lost:
+        raise Refused(
+            f"cannot create bridge {bridge}: ifdown {port} would take {', '.join(lost)} down; run `ifdown` for what "
+            f"is on it, create {bridge}, and run `ifup` for it (in virt_bridges, list {bridge} before bridges on VLANs)"
+        )
 
 
 def decide(wanted: BridgeSpec, facts: BridgeFacts, change: NetworkChange | None) -> Draft:
@@ -166,6 +214,14 @@ def _default_port(wanted: BridgeSpec, facts: BridgeFacts) -> str:
     """The link of the default route, else the one with the address that the controller uses."""
     holders = [link for link, addresses in facts.addresses.items() if wanted.address in addresses]
     found = next(iter((*facts.default_routes, *holders)), None)
+    if found and wanted.vlan and _kind(facts.links[found]) == "bridge":  # an earlier one of this role
+        ports = _lasting_ports(found, facts)
+        if len(ports) != 1:
+            raise Refused(
+                f"cannot create bridge {wanted.name}: {found} has {len(ports)} ports; set port to the one that "
+                f"has VLAN {wanted.vlan}"
+            )
+        found = ports[0]
     if not found:
         raise Refused(
             f"cannot create bridge {wanted.name}: {facts.host} has no default route; set port (bridge_port) to the "
@@ -178,18 +234,69 @@ def _unfit(name: str, facts: BridgeFacts) -> list[str]:
     """Why a link cannot be a port; empty if it can."""
     link = facts.links.get(name)
     if link is None:
-        return [f"there is no interface {name}; choose one of {', '.join(sorted(facts.links))}"]
-    problems = []
+        return [f"there is no interface {name}, and no bond is made; choose one of {', '.join(sorted(facts.links))}"]
+    problems = _no_ethernet(name, facts)
     if _kind(link) == "bridge":
         problems.append(f"{name} is already a bridge; set name (bridge_name) to {name} to use it")
     if link.get("master"):
         problems.append(f"{name} belongs to {link['master']}; add that to the bridge instead")
+    return problems
+
+
+def _no_ethernet(name: str, facts: BridgeFacts) -> list[str]:
+    problems = []
     if name in facts.wireless:
-        reason = "access points do not let bridged guests through"
-        problems.append(f"{name} is wireless and {reason}; use a cable")
-    if link.get("link_type") != "ether":
+        problems.append(
+            f"{name} is wireless and access points do not let bridged guests through; use a cable, or a libvirt "
+            "network of mode nat or route (virt_networks) in place of the bridge"
+        )
+    if facts.links[name].get("link_type") != "ether":
         problems.append(f"{name} is not an Ethernet interface; choose another port (bridge_port)")
     return problems
+
+
+def _vlan(parent: str, number: int, facts: BridgeFacts) -> Vlan:
+    """The VLAN of a link, with the name that it has, or the usual one."""
+    usual = f"{parent}.{number}"
+    names = [str(link["ifname"]) for link in facts.links.values() if _is_vlan(link, number, parent)]
+    names.append(usual if len(usual) <= _LONGEST_NAME else f"vlan{number}")
+    master = facts.links.get(parent, {}).get("master")
+    return Vlan(names[0], number, parent, master or parent)
+
+
+def _is_vlan(link: Link, number: int | None, parent: str) -> bool:
+    info = link.get("linkinfo", {})
+    return (info.get("info_kind"), info.get("info_data", {}).get("id"), link.get("link")) == ("vlan", number, parent)
+
+
+def _unfit_parent(vlan: Vlan, facts: BridgeFacts) -> list[str]:
+    """Why a link cannot have a new VLAN for a bridge; empty if it can."""
+    parent = vlan.parent
+    if parent not in facts.links:
+        return _unfit(parent, facts)
+    problems = _no_ethernet(parent, facts)
+    if vlan.name in facts.links:
+        problems.append(f"{vlan.name} exists and is not VLAN {vlan.id} of {parent}; remove or rename it")
+    if _kind(facts.links[parent]) == "bridge":
+        problems.append(
+            f"{parent} is a bridge; set port to its port, {' or '.join(_lasting_ports(parent, facts)) or 'if any'}"
+        )
+    master = facts.links[parent].get("master")
+    over = facts.links.get(str(master), {})
+    if master and _kind(over) != "bridge":
+        problems.append(f"{parent} belongs to {master}; set port to {master}")
+    elif over.get("linkinfo", {}).get("info_data", {}).get("vlan_filtering"):
+        problems.append(
+            f"{parent} belongs to {master}, which filters VLANs; connect guests to {master}, with vlan {vlan.id} of "
+            "their interfaces"
+        )
+    return problems
+
+
+def _lasting_ports(bridge: str, facts: BridgeFacts) -> list[str]:
+    """The ports of a bridge that are not those of guests."""
+    ports = [link for link in facts.links.values() if link.get("master") == bridge]
+    return [str(link["ifname"]) for link in ports if _kind(link) != "tun"]
 
 
 def _kind(link: Link) -> str | None:
@@ -198,37 +305,51 @@ def _kind(link: Link) -> str | None:
 
 
 def _mended(wanted: BridgeSpec, facts: BridgeFacts) -> Draft:
-    """Steps for an existing bridge: without STP and forward delay. Raises Refused if it has no port."""
+    """Steps for an existing bridge: without STP and forward delay, if told. Raises Refused if it does not fit."""
     name, link = wanted.name, facts.links[wanted.name]
     if _kind(link) != "bridge":
         raise Refused(f"cannot use {name}: it is not a bridge; choose another name (bridge_name)")
-    ports = [one for one in facts.links.values() if one.get("master") == name]
-    lasting = [str(one["ifname"]) for one in ports if _kind(one) != "tun"]
-    if wanted.port and wanted.port not in lasting:
+    lasting = _lasting_ports(name, facts)
+    options = link["linkinfo"].get("info_data", {})
+    if wanted.vlan:
+        _require_vlan(wanted, wanted.vlan, lasting, facts)
+    elif wanted.port and wanted.port not in lasting:
         raise Refused(f"cannot use bridge {name}: {wanted.port} is not in it; add it yourself, or remove the bridge")
     if not lasting:
         raise Refused(
             f"cannot use bridge {name}: it has no port and leads nowhere; choose another name (bridge_name), add an "
             "interface to it, or remove it"
         )
+    if wanted.vlan_filtering and not options.get("vlan_filtering"):
+        raise Refused(
+            f"cannot use bridge {name}: it does not filter VLANs; set that in its own configuration, or omit "
+            "vlan_filtering"
+        )
     steps: list[HostStep] = []
     changes: list[Change] = []
-    options = link["linkinfo"].get("info_data", {})
     for field, word in (("stp_state", "stp"), ("forward_delay", "forward delay")):
-        if options.get("stp_state") and options.get(field):  # without STP, the kernel forwards at once
+        # Without STP, the kernel forwards at once.
+        if wanted.switch_off_stp and options.get("stp_state") and options.get(field):
             steps.append(SetBridgeOption(name, field, word))
             changes.append(Change(f"{name}.{field}", options[field], 0))
     return steps, changes
+
+
+def _require_vlan(wanted: BridgeSpec, number: int, ports: list[str], facts: BridgeFacts) -> None:
+    parents = [wanted.port] if wanted.port else [str(facts.links[port].get("link")) for port in ports]
+    if not any(_is_vlan(facts.links[port], number, parent) for port in ports for parent in parents):
+        of = f" of {wanted.port}" if wanted.port else ""
+        raise Refused(
+            f"cannot use bridge {wanted.name}: VLAN {number}{of} is not in it; add it yourself, or remove the bridge"
+        )
 
 
 def _switched(wanted: BridgeSpec, facts: BridgeFacts, change: NetworkChange) -> Draft:
     addresses = facts.addresses.get(change.port, ())
     name = change.bridge
     step = SwitchToBridge(change, addresses, wanted.timeout_s)
-    return [step], [
-        Change(f"{name}.port", None, change.port),
-        Change(f"{name}.addresses", None, [*addresses]),
-    ]
+    moved = [] if change.holder else [Change(f"{name}.addresses", None, [*addresses])]
+    return [step], [Change(f"{name}.port", None, change.port), *moved]
 
 
 def _unfiltered(facts: BridgeFacts) -> Draft:

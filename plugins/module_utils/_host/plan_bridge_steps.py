@@ -64,6 +64,8 @@ class SwitchToBridge(HostStep):
 
     def __str__(self) -> str:
         change, addresses = self.change, ", ".join(self.addresses) or "the link"
+        if change.holder:
+            return f"bridge {change.bridge} gets the port {change.port} ({change.manager})"
         return f"bridge {change.bridge} takes over {addresses} from {change.port} ({change.manager})"
 
 

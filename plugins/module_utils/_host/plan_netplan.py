@@ -15,9 +15,10 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Document,
     Netplan,
     NetworkChange,
+    Vlan,
 )
 
-__all__ = ["cloud_init_off", "move_to_bridge", "switch"]
+__all__ = ["cloud_init_off", "move_to_bridge", "switch", "switch_on_vlan"]
 
 # What describes the link, not its place in the network.
 _OF_THE_LINK = (
@@ -25,20 +26,43 @@ _OF_THE_LINK = (
     *("link", "interfaces", "parameters"),  # of a VLAN or bond
 )
 _CLOUD_INIT = "/etc/cloud/cloud.cfg.d/99-corral-bridge.cfg"
+_NOTHING = {"dhcp4": False, "dhcp6": False, "link-local": [], "accept-ra": False}
 _GENERATE, _APPLY = ("netplan", "generate"), ("netplan", "apply")
 
 
 def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
     """The switch; its trial is a file of the same name in /run, which hides the one in /etc."""
-    changed: dict[str, Document] = {}
-    for path, document in config.documents.items():
-        after = copy.deepcopy(dict(document))
-        if move_to_bridge(after.get("network") or {}, port, bridge, mac):
-            head = f"# {port} was moved to the bridge {bridge} by the role corral.virt.bridge.\n"
-            changed[path] = Document(head, after)
+    head = f"# {port} was moved to the bridge {bridge} by the role corral.virt.bridge.\n"
+    moved = {
+        path: Document(head, after)
+        for path, after in _copies(config)
+        if move_to_bridge(after.get("network") or {}, port, bridge, mac)
+    }
+    return _change(moved, bridge, port, port)
+
+
+def switch_on_vlan(vlan: Vlan, bridge: str, mac: str, config: Netplan) -> NetworkChange:
+    """The switch, in the file of the VLAN's parent."""
+    head = f"# The VLAN {vlan.id} of {vlan.parent} was added for {bridge} by the role corral.virt.bridge.\n"
+    added = {
+        path: Document(head, after)
+        for path, after in _copies(config)
+        if _add_vlan(after.get("network") or {}, vlan, bridge, mac)
+    }
+    return _change(added, bridge, vlan.name, vlan.parent, holder=vlan.holder)
+
+
+def _copies(config: Netplan) -> list[tuple[str, dict[str, t.Any]]]:
+    return [(path, copy.deepcopy(dict(document))) for path, document in config.documents.items()]
+
+
+def _change(
+    changed: t.Mapping[str, Document], bridge: str, port: str, configured: str, *, holder: str = ""
+) -> NetworkChange:
     if len(changed) != 1:
         raise Refused(
-            f"cannot create bridge {bridge}: {len(changed)} netplan files configure {port}; configure it in exactly one"
+            f"cannot create bridge {bridge}: {len(changed)} netplan files configure {configured}; configure it "
+            "in exactly one"
         )
     path = next(iter(changed))
     lasting: dict[str, str | Document] = {**changed, **cloud_init_off(path)}
@@ -49,8 +73,14 @@ def switch(port: str, bridge: str, mac: str, config: Netplan) -> NetworkChange:
         trial={f"/run/netplan/{posixpath.basename(path)}": changed[path]},
         lasting=lasting,
         up=(_GENERATE, _APPLY),
-        undo=(_GENERATE, ("ip", "link", "delete", bridge), _APPLY),
+        undo=(
+            _GENERATE,
+            ("ip", "link", "delete", bridge),
+            *((("ip", "link", "delete", port),) if holder else ()),
+            _APPLY,
+        ),
         reload=(_GENERATE,),
+        holder=holder,
     )
 
 
@@ -72,6 +102,20 @@ def move_to_bridge(network: dict[str, t.Any], port: str, bridge: str, mac: str) 
             own = {"interfaces": [key], "macaddress": mac, "parameters": parameters}
             network["bridges"] = {**(network.get("bridges") or {}), bridge: {**moved, **own}}
             return True
+    return False
+
+
+def _add_vlan(network: dict[str, t.Any], vlan: Vlan, bridge: str, mac: str) -> bool:
+    """Add a VLAN of the parent, and a bridge on it, in place; True if the parent was found."""
+    for kind in ("ethernets", "bonds", "vlans"):
+        for key, link in (network.get(kind) or {}).items():
+            if _is_port(key, link, vlan.parent, mac):
+                own = {"id": vlan.id, "link": key, **_NOTHING}
+                network["vlans"] = {**(network.get("vlans") or {}), vlan.name: own}
+                parameters = {"stp": False, "forward-delay": 0}
+                of_bridge = {"interfaces": [vlan.name], "parameters": parameters, **_NOTHING}
+                network["bridges"] = {**(network.get("bridges") or {}), bridge: of_bridge}
+                return True
     return False
 
 

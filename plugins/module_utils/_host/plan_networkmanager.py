@@ -17,10 +17,11 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     NetworkChange,
     NmProfiles,
     Profile,
+    Vlan,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_netplan import cloud_init_off
 
-__all__ = ["parsed", "switch"]
+__all__ = ["parsed", "switch", "switch_on_vlan"]
 
 Sections = dict[str, dict[str, str]]
 _HEAD = "# Written by the role corral.virt.bridge.\n"
@@ -31,30 +32,34 @@ _OF_THE_NETWORK = ("ipv4", "ipv6", "proxy", "hostname")
 _OF_THE_PROFILE = ("id", "uuid", "type", "timestamp", "multi-connect")
 _OF_THE_LINK = ("auth-retries", "autoconnect-retries", "lldp", "wait-device-timeout", "mud-url")
 _OF_ITS_PORTS = ("autoconnect-slaves", "autoconnect-ports")  # of a bond
+_PORTS_TOO = {"autoconnect-slaves": "1"}
 _OF_A_PORT = ("master", "controller", "slave-type", "port-type")
 _PLACE = ("interface-name", "autoconnect", "permissions")  # the bridge comes up at boot, whoever logs in
 _FIRST = "999"  # the highest priority
+_START, _RELOAD = ("systemctl", "start", "NetworkManager"), ("nmcli", "connection", "reload")
 _INITRD = "nm-initrd-generator"
 
 
-def switch(port: str, bridge: str, mac: str, config: NmProfiles) -> NetworkChange:
+def switch(port: str, bridge: str, mac: str, config: NmProfiles, *, vlan_filtering: bool = False) -> NetworkChange:
     """The switch; its trial is in /run, where a profile hides one in /etc with the same UUID."""
     active = next(one for one in config.profiles if one.uuid == config.active)
     sections = parsed(active.text)
     problems = _unfit(active, sections, port, bridge, config)
     if problems:
         raise Refused(f"cannot create bridge {bridge}: {'; '.join(problems)}; then run again")
-    own = str(uuid.uuid5(uuid.NAMESPACE_URL, f"corral.virt/{bridge}/{active.uuid}"))
+    own = _uuid(bridge, active.uuid)
     of_port = _of_port(sections, port, own, _identity(active, port, bridge))
+    of_bridge_too = _of_bridge(sections, port, bridge, own, mac, config)
+    if vlan_filtering:
+        of_bridge_too["bridge"]["vlan-filtering"] = "true"
+        of_port["bridge-port"] = {**of_port.get("bridge-port", {}), "vlans": "2-4094"}
     files = {
-        f"corral-{bridge}.nmconnection": _written(_of_bridge(sections, port, bridge, own, mac, config)),
+        f"corral-{bridge}.nmconnection": _written(of_bridge_too),
         f"corral-{bridge}-{port}.nmconnection": _written(of_port),
     }
     kept = _kept(active)
     of_bridge, of_port_name = files
     others = {_kept(one): _written(_switched_off(one)) for one in config.profiles if _fights(one, active, port, mac)}
-    command = ("nmcli", "--wait", "20", "connection", "up", "uuid")
-    reload = ("nmcli", "connection", "reload")
     return NetworkChange(
         bridge=bridge,
         port=port,
@@ -66,15 +71,61 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles) -> NetworkChang
             **{path: text for path, text in others.items() if path},
             **cloud_init_off(active.path),
         },
-        up=(reload, ("nmcli", "--wait", "0", "connection", "up", "uuid", of_port["connection"]["uuid"])),
-        reload=(reload,),
-        undo=(
-            ("systemctl", "start", "NetworkManager"),  # should it have ended meanwhile
-            reload,
-            ("ip", "link", "delete", bridge),
-            (*command, active.uuid, "ifname", port),
-        ),
+        up=(_RELOAD, ("nmcli", "--wait", "0", "connection", "up", "uuid", of_port["connection"]["uuid"])),
+        reload=(_RELOAD,),
+        undo=(_START, _RELOAD, ("ip", "link", "delete", bridge), *_up_again(active, port, config)),
     )
+
+
+def _up_again(active: Profile, port: str, config: NmProfiles) -> list[tuple[str, ...]]:
+    """The commands that bring a port up, with the members of a bond, which may have gone down with it."""
+    up = ("connection", "up", "uuid")
+    members = [one for one in config.profiles if one.device and _controller(one) in (port, active.uuid)]
+    bond = ("nmcli", "--wait", "0" if members else "20", *up, active.uuid, "ifname", port)
+    return [bond, *(("nmcli", "--wait", "20", *up, one.uuid) for one in members)]
+
+
+def switch_on_vlan(vlan: Vlan, bridge: str, mac: str, config: NmProfiles) -> NetworkChange:
+    """The switch: a profile of the VLAN and one of the bridge; that of the parent stays as it is."""
+    problems = _rivals(config, bridge) + _rivals(config, vlan.name)
+    if problems:
+        raise Refused(f"cannot create bridge {bridge}: {'; '.join(problems)}; then run again")
+    of_bridge, of_vlan = _uuid(bridge, config.active), _uuid(f"{bridge}-{vlan.name}", config.active)
+    member = {"master": of_bridge, "slave-type": "bridge"}
+    profiles: dict[str, Sections] = {
+        f"corral-{bridge}.nmconnection": {
+            "connection": {"id": bridge, "uuid": of_bridge, "type": "bridge", "interface-name": bridge, **_PORTS_TOO},
+            "bridge": {"stp": "false", "forward-delay": "0"},
+            "ethernet": {"cloned-mac-address": mac},
+            "ipv4": {"method": "disabled"},
+            "ipv6": {"method": "disabled"},
+        },
+        f"corral-{bridge}-{vlan.name}.nmconnection": {
+            "connection": {"id": vlan.name, "uuid": of_vlan, "type": "vlan", "interface-name": vlan.name, **member},
+            "vlan": {"id": str(vlan.id), "parent": vlan.parent, "flags": "1"},  # 1: its header is at its place
+        },
+    }
+    files = {name: _written(sections) for name, sections in profiles.items()}
+    return NetworkChange(
+        bridge=bridge,
+        port=vlan.name,
+        manager="networkmanager",
+        trial={f"{_TRIAL}/{name}": text for name, text in files.items()},
+        lasting={f"{_LASTING}/{name}": text for name, text in files.items()},
+        up=(_RELOAD, ("nmcli", "--wait", "0", "connection", "up", "uuid", of_vlan)),
+        reload=(_RELOAD,),
+        undo=(_START, _RELOAD, ("ip", "link", "delete", bridge), ("ip", "link", "delete", vlan.name)),
+        holder=vlan.holder,
+    )
+
+
+def _uuid(name: str, of: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"corral.virt/{name}/{of}"))
+
+
+def _controller(profile: Profile) -> str:
+    connection = parsed(profile.text).get("connection", {})
+    return connection.get("controller") or connection.get("master") or ""
 
 
 def parsed(text: str) -> Sections:
@@ -119,13 +170,17 @@ def _unfit(active: Profile, sections: Sections, port: str, bridge: str, config: 
             f"{what} comes from the kernel command line at each boot; remove `ip=` and `rd.neednet` from that line, "
             f"give {port} a profile with `nmcli connection add`, and reboot"
         )
-    for one in config.profiles:
-        if parsed(one.text).get("connection", {}).get("interface-name") == bridge:
-            problems.append(
-                f"NetworkManager has a profile for {bridge} already, which is not up; run `nmcli connection up "
-                f"{one.uuid}` to use it, or `nmcli connection delete {one.uuid}`"
-            )
-    return problems
+    return problems + _rivals(config, bridge)
+
+
+def _rivals(config: NmProfiles, link: str) -> list[str]:
+    """Why a link cannot be made: profiles have its name."""
+    return [
+        f"NetworkManager has a profile for {link} already, which is not up; run `nmcli connection up "
+        f"{one.uuid}` to use it, or `nmcli connection delete {one.uuid}`"
+        for one in config.profiles
+        if parsed(one.text).get("connection", {}).get("interface-name") == link
+    ]
 
 
 def _kept(profile: Profile) -> str:
@@ -141,7 +196,7 @@ def _identity(active: Profile, port: str, bridge: str) -> dict[str, str]:
     if _kept(active):
         return {"uuid": active.uuid}
     name = f"{bridge}-{port}"
-    return {"id": name, "uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, f"corral.virt/{name}/{active.uuid}"))}
+    return {"id": name, "uuid": _uuid(name, active.uuid)}
 
 
 def _of_port(sections: Sections, port: str, master: str, identity: t.Mapping[str, str]) -> Sections:
@@ -149,6 +204,8 @@ def _of_port(sections: Sections, port: str, master: str, identity: t.Mapping[str
     kept = (*_OF_THE_PROFILE, *_OF_THE_LINK, *_OF_ITS_PORTS, "stable-id")
     connection = {key: value for key, value in sections["connection"].items() if key in kept}
     own = {"interface-name": port, "autoconnect-priority": _FIRST, "master": master, "slave-type": "bridge"}
+    if connection.get("type") in ("bond", "team"):
+        own.update(_PORTS_TOO)  # its members go down with it
     links = {name: keys for name, keys in sections.items() if name not in (*_OF_THE_NETWORK, "connection", ".nmmeta")}
     return {"connection": {**connection, **identity, **own}, **links}
 
@@ -157,7 +214,7 @@ def _of_bridge(sections: Sections, port: str, bridge: str, own: str, mac: str, c
     """The profile of the bridge: what describes the place in the network, and the identity for a DHCP server."""
     left = (*_OF_THE_PROFILE, *_OF_THE_LINK, *_OF_ITS_PORTS, *_OF_A_PORT, *_PLACE)
     moved = {key: value for key, value in sections["connection"].items() if key not in left}
-    connection = {"id": bridge, "uuid": own, "type": "bridge", "interface-name": bridge, "autoconnect-slaves": "1"}
+    connection = {"id": bridge, "uuid": own, "type": "bridge", "interface-name": bridge, **_PORTS_TOO}
     mtu = {key: value for name in _ETHERNET for key, value in sections.get(name, {}).items() if key == "mtu"}
     network = {name: _renamed(sections[name], port, bridge) for name in _OF_THE_NETWORK if name in sections}
     identities = {

@@ -14,7 +14,9 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host import files_bridge, files_links, plan_bridge
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
     BridgeFacts,
+    BridgeSpec,
     NetworkChange,
+    Vlan,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
     ConfirmBridge,
@@ -38,6 +40,9 @@ OPTIONS: dict[str, t.Any] = {
     "address": {"type": "str"},
     "timeout": {"type": "int", "default": 60},
     "filter_guests": {"type": "bool", "default": False},
+    "vlan": {"type": "int"},
+    "vlan_filtering": {"type": "bool", "default": False},
+    "switch_off_stp": {"type": "bool", "default": False},
 }
 _DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
     RequirePackages: lambda step: files_bridge.require(step.packages),
@@ -58,7 +63,7 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     else:
         facts = files_links.facts(plan_bridge.NF_CALLS)
         port = plan_bridge.port(wanted, facts)
-        change = _change(port, facts, wanted.name) if port else None
+        change = _change(port, facts, wanted) if port else None
         steps, changes = plan_bridge.decide(wanted, facts, change)
     gate.run(steps, lambda step: _DOERS[type(step)](step))
     return {
@@ -72,6 +77,7 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     }
 
 
-def _change(port: str, facts: BridgeFacts, name: str) -> NetworkChange:
-    manager = plan_bridge.manager(port, files_links.owner(port), facts, bridge=name)
-    return plan_bridge.switch(name, port, facts, files_links.config(manager, port))
+def _change(port: str | Vlan, facts: BridgeFacts, wanted: BridgeSpec) -> NetworkChange:
+    configured = port.parent if isinstance(port, Vlan) else port
+    manager = plan_bridge.manager(configured, files_links.owner(configured), facts, bridge=wanted.name)
+    return plan_bridge.switch(wanted, port, facts, files_links.config(manager, configured))

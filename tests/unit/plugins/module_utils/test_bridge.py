@@ -45,6 +45,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     PortOwner,
     Profile,
     Trial,
+    Vlan,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
     ConfirmBridge,
@@ -68,6 +69,9 @@ PARAMS: dict[str, t.Any] = {
     "address": None,
     "timeout": 60,
     "filter_guests": True,
+    "vlan": None,
+    "vlan_filtering": False,
+    "switch_off_stp": False,
 }
 
 
@@ -94,7 +98,7 @@ def test_what_is_wanted() -> None:
     assert plan_bridge.spec({**PARAMS, "address": ""}).address is None
     more = {"name": "br.0_-123456789", "port": "eno1", "address": "192.0.2.1", "timeout": 5}
     expected = BridgeSpec("br.0_-123456789", "eno1", "192.0.2.1", 5, filter_guests=False)
-    assert plan_bridge.spec({**more, "filter_guests": False}) == expected
+    assert plan_bridge.spec({**PARAMS, **more, "filter_guests": False}) == expected
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "br 0", "br/0", "b" * 16, "br0\n", "brü", "-e;x"])
@@ -168,7 +172,7 @@ def test_ports_that_cannot_be_bridged_are_refused(
 
 
 def test_a_port_that_is_not_there_is_refused() -> None:
-    with pytest.raises(Refused, match="no interface eth9; choose one of eth0, lo"):
+    with pytest.raises(Refused, match="no interface eth9, and no bond is made; choose one of eth0, lo"):
         plan_bridge.port(BridgeSpec("br0", "eth9"), host({"ifname": "lo"}))
 
 
@@ -226,7 +230,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize(("manager", "config"), CONFIGS)
 def test_each_configuration_switches_and_comes_back(manager: str, config: t.Any) -> None:
-    change = plan_bridge.switch("br0", "eth0", host(), config)
+    change = plan_bridge.switch(BridgeSpec("br0"), "eth0", host(), config)
     assert (change.bridge, change.port, change.manager) == ("br0", "eth0", manager)
     assert all(path.startswith("/run/") for path in change.trial), "a reboot forgets it"
     assert all(path.startswith("/etc/") for path in change.lasting)
@@ -283,9 +287,10 @@ def test_packages_are_required_before_anything_is_done() -> None:
 def test_a_bridge_that_is_there_lets_guests_talk_at_once(link: dict[str, t.Any], fields: list[str]) -> None:
     facts = host(link, port_of_br0())
     for wanted in (
-        BridgeSpec("br0", filter_guests=True),
-        BridgeSpec("br0", "eth0", filter_guests=True),
+        BridgeSpec("br0", filter_guests=True, switch_off_stp=True),
+        BridgeSpec("br0", "eth0", filter_guests=True, switch_off_stp=True),
     ):
+        assert plan_bridge.decide(dataclasses.replace(wanted, switch_off_stp=False), facts, None) == ([], [])
         steps, changes = plan_bridge.decide(wanted, facts, None)
         words = {"stp_state": "stp", "forward_delay": "forward delay"}
         assert steps == [SetBridgeOption("br0", field, words[field]) for field in fields]
@@ -351,6 +356,254 @@ def test_guests_are_not_filtered_now_and_later(change: NetworkChange | None) -> 
     assert plan_bridge.decide(left_alone, bare, None) == ([], [])
 
 
+# VLANs
+
+
+def vlan(name: str, number: int, parent: str = "eth0", **more: str) -> dict[str, t.Any]:
+    info = {"info_kind": "vlan", "info_data": {"id": number}}
+    return {"ifname": name, "link": parent, "link_type": "ether", "address": MAC, "linkinfo": info, **more}
+
+
+ON_42 = BridgeSpec("br42", "eth0", vlan=42)
+IN_BR0 = {**ETHER, "master": "br0"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "facts", "expected"),
+    [
+        (ON_42, host(), Vlan("eth0.42", 42, "eth0", "eth0")),
+        (dataclasses.replace(ON_42, port=None), host(default_routes=("eth0",)), Vlan("eth0.42", 42, "eth0", "eth0")),
+        (dataclasses.replace(ON_42, port=None), host(IN_BR0, br0(), port_of_br0("vnet0", "tun"), default_routes=("br0",)),
+         Vlan("eth0.42", 42, "eth0", "br0")),
+        (dataclasses.replace(ON_42, port="enx525400123456"), host({**ETHER, "ifname": "enx525400123456"}),
+         Vlan("vlan42", 42, "enx525400123456", "enx525400123456")),
+        (ON_42, host(vlan("eth0.42", 42)), "eth0.42"),
+        (ON_42, host(vlan("office", 42), vlan("eth0.43", 43)), "office"),
+        (dataclasses.replace(ON_42, port="bond0"), host({**ETHER, "ifname": "bond0", "linkinfo": {"info_kind": "bond"}}),
+         Vlan("bond0.42", 42, "bond0", "bond0")),
+        (ON_42, host({**br0(), "ifname": "br42"}), None),
+    ],
+)  # fmt: skip
+def test_the_vlan_of_a_port(wanted: BridgeSpec, facts: BridgeFacts, expected: str | Vlan | None) -> None:
+    assert plan_bridge.port(wanted, facts) == expected
+
+
+BOND0 = {"ifname": "bond0", "linkinfo": {"info_kind": "bond"}}
+
+
+@pytest.mark.parametrize(
+    ("port", "facts", "reason"),
+    [
+        ("eth9", host(), "no interface eth9, and no bond is made; choose one of eth0"),
+        ("eth0", host(wireless=frozenset(["eth0"])), r"of mode nat or route \(virt_networks\) in place of the bridge"),
+        ("eth0", host(vlan("eth0.42", 7)), "eth0.42 exists and is not VLAN 42 of eth0"),
+        ("br0", host(br0(), IN_BR0), "br0 is a bridge; set port to its port, eth0"),
+        ("eth0", host({**ETHER, "master": "bond0"}, BOND0), "eth0 belongs to bond0; set port to bond0"),
+        ("eth0", host(br0(vlan_filtering=1), IN_BR0), "connect guests to br0, with vlan 42"),
+        ("eth0", host(vlan("eth0.42", 42, master="br7")), "eth0.42 belongs to br7"),
+        (
+            None,
+            host(br0(), IN_BR0, port_of_br0("eth1"), default_routes=("br0",)),
+            "br0 has 2 ports; set port to the one",
+        ),
+    ],
+)
+def test_ports_that_cannot_have_a_vlan_are_refused(port: str | None, facts: BridgeFacts, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        plan_bridge.port(BridgeSpec("br42", port, vlan=42), facts)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"vlan": 0}, "0 is no VLAN; choose 1 to 4094"),
+        ({"vlan": 4095}, "4095 is no VLAN"),
+        ({"vlan": 1, "vlan_filtering": True}, "omit vlan, and set vlan of guests"),
+    ],
+)
+def test_numbers_of_vlans(more: dict[str, t.Any], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        plan_bridge.spec({**PARAMS, **more})
+    assert plan_bridge.spec({**PARAMS, "vlan": 4094}).vlan == 4094
+
+
+@pytest.mark.parametrize(("manager", "config"), CONFIGS)
+def test_each_configuration_adds_a_vlan_and_leaves_the_addresses(manager: str, config: t.Any) -> None:
+    new = Vlan("eth0.42", 42, "eth0", "br0")
+    change = plan_bridge.switch(ON_42, new, host(), config)
+    assert (change.bridge, change.port, change.manager, change.holder) == ("br42", "eth0.42", manager, "br0")
+    assert all(path.startswith("/run/") for path in change.trial)
+    undone = [" ".join(words) for words in change.undo]
+    assert [one for one in undone if one.startswith("ip link")] == ["ip link delete br42", "ip link delete eth0.42"]
+    (step,), changes = plan_bridge.decide(dataclasses.replace(ON_42, filter_guests=True), host(), change)
+    assert str(step) == f"bridge br42 gets the port eth0.42 ({manager})"
+    assert changes == [Change("br42.port", None, "eth0.42")]
+
+
+@pytest.mark.parametrize(("manager", "config"), CONFIGS)
+def test_bridges_that_filter_vlans(manager: str, config: t.Any) -> None:
+    wanted = BridgeSpec("br0", vlan_filtering=True)
+    if manager == "netplan":
+        with pytest.raises(Refused, match="netplan has no VLAN filtering for bridges; set vlan instead"):
+            plan_bridge.switch(wanted, "eth0", host(), config)
+        return
+    text = "\n".join(map(str, plan_bridge.switch(wanted, "eth0", host(), config).lasting.values()))
+    own = {
+        "ifupdown": ["\tbridge_vlan_aware yes\n", "\tup bridge vlan add dev eth0 vid 2-4094\n"],
+        "networkd": ["VLANFiltering=true\n", "[BridgeVLAN]\nVLAN=2-4094\n"],
+        "networkmanager": ["vlan-filtering=true\n", "[bridge-port]\nvlans=2-4094\n"],
+    }
+    assert [line for line in own[manager] if line not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "links", "reason"),
+    [
+        (ON_42, (vlan("eth0.42", 42, master="br42"),), None),
+        (dataclasses.replace(ON_42, port=None), (vlan("v", 42, master="br42"),), None),
+        (ON_42, (vlan("eth0.42", 43, master="br42"),), "VLAN 42 of eth0 is not in it"),
+        (ON_42, (vlan("eth1.42", 42, "eth1", master="br42"),), "VLAN 42 of eth0 is not in it"),
+        (dataclasses.replace(ON_42, port=None), ({**ETHER, "master": "br42"},), "VLAN 42 is not in it"),
+        (BridgeSpec("br42", vlan_filtering=True), (port_of_br0(),), "it has no port"),
+        (BridgeSpec("br42", vlan_filtering=True), ({**ETHER, "master": "br42"},), "does not filter VLANs"),
+    ],
+)
+def test_an_existing_bridge_is_that_of_the_vlan(
+    wanted: BridgeSpec, links: tuple[dict[str, t.Any], ...], reason: str | None
+) -> None:
+    facts = host({**br0(), "ifname": "br42"}, *links)
+    wanted = dataclasses.replace(wanted, filter_guests=True)
+    if reason is None:
+        assert plan_bridge.decide(wanted, facts, None) == ([], [])
+    else:
+        with pytest.raises(Refused, match=reason):
+            plan_bridge.decide(wanted, facts, None)
+
+
+@pytest.mark.parametrize(
+    ("links", "addresses", "refused"),
+    [
+        ((vlan("bond0.5", 5, "bond0"),), {}, True),
+        ((vlan("eth1.5", 5, "eth1"),), {}, False),
+        ((), {}, False),
+    ],
+)
+def test_ifdown_of_a_bond_must_not_lose_vlans(
+    links: tuple[dict[str, t.Any], ...], addresses: dict[str, t.Any], refused: bool
+) -> None:
+    facts = host({**ETHER, **BOND0, "link_type": "ether"}, *links, addresses=addresses)
+    config = Ifupdown({"/etc/network/interfaces": "auto bond0\niface bond0 inet dhcp\n\tbond-slaves eth0\n"})
+    if refused:
+        with pytest.raises(Refused, match=r"ifdown bond0 would take bond0\.5 down"):
+            plan_bridge.switch(BridgeSpec("br0"), "bond0", facts, config)
+        return
+    (text,) = plan_bridge.switch(BridgeSpec("br0"), "bond0", facts, config).lasting.values()
+    assert str(text).startswith("auto bond0 br0\niface br0 inet dhcp\n"), "nothing but its stanza makes a bond"
+    assert str(text).endswith("iface bond0 inet manual\n\tbond-slaves eth0\n")
+
+
+def test_ifdown_must_not_lose_the_routes_of_vlans() -> None:
+    config = Ifupdown({"/etc/network/interfaces": "auto eth0\niface eth0 inet dhcp\n"})
+    plan_bridge.switch(BridgeSpec("br0"), "eth0", host(vlan("eth0.5", 5)), config)
+    with pytest.raises(Refused, match=r"ifdown eth0 would take eth0\.5 down"):
+        plan_bridge.switch(
+            BridgeSpec("br0"), "eth0", host(vlan("eth0.5", 5), addresses={"eth0.5": ("192.0.2.5",)}), config
+        )
+
+
+def test_ifupdown_takes_the_members_of_a_bond_that_name_it() -> None:
+    text = "iface bond0 inet manual\n\tbond-slaves none\niface eth0 inet manual\n\tbond-master bond0\n"
+    change = plan_ifupdown.switch("bond0", "br0", MAC, Ifupdown({"/etc/network/interfaces": text}), virtual=True)
+    words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, change.undo[-1])]
+    assert words == [
+        "ifdown --force eth0 bond0",
+        f"ifup --force -i {TRIAL_INTERFACES} bond0 eth0 br0",
+        f"ifdown --force -i {TRIAL_INTERFACES} br0 eth0 bond0",
+        "ifup --force bond0 eth0",
+    ]
+
+
+def test_ifupdown_adds_stanzas_of_the_vlan() -> None:
+    files = {
+        "/etc/network/interfaces": "iface eth0 inet dhcp\n\n",
+        "/etc/network/interfaces.d/a": "iface eth1 inet dhcp\n",
+    }
+    new = Vlan("eth0.42", 42, "eth0", "eth0")
+    change = plan_ifupdown.switch_on_vlan(new, "br42", Ifupdown(files, has_vlan=False))
+    own = """
+auto eth0.42
+iface eth0.42 inet manual
+\tvlan-raw-device eth0
+
+auto br42
+iface br42 inet manual
+\tbridge_ports eth0.42
+\tbridge_stp off
+\tbridge_fd 0
+\tbridge_maxwait 0
+\tup sysctl -q -e -w net/ipv6/conf/br42/disable_ipv6=1
+"""
+    assert change.lasting == {"/etc/network/interfaces": f"iface eth0 inet dhcp\n{own}"}
+    assert str(change.trial[TRIAL_INTERFACES]).endswith(f"iface eth1 inet dhcp\n{own}")
+    assert (change.packages, change.down) == ((), ()), "it makes VLANs with a dot in their names itself"
+    named = plan_ifupdown.switch_on_vlan(Vlan("vlan42", 42, "eth0", "eth0"), "br42", Ifupdown(files, has_vlan=False))
+    assert named.packages == ("vlan",)
+    assert [" ".join(words) for words in (*change.up, *change.undo_in_trial)] == [
+        f"ifup -i {TRIAL_INTERFACES} eth0.42 br42",
+        f"ifdown -i {TRIAL_INTERFACES} br42 eth0.42",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("match", "shared"),
+    [
+        ("Name=eth0", False),
+        ("MACAddress=52:54:00:ab:34:56", False),
+        ("Name=en*", True),
+        ("Name=eth0 eth1", True),
+        ("Type=ether", True),
+        ("Name=!eth1", True),
+    ],
+)
+def test_networkd_adds_a_vlan_to_one_link(match: str, shared: bool) -> None:
+    config = Networkd("/run/systemd/network/10-a.network", f"[Match]\n{match}\n[Network]\nDHCP=yes\n")
+    change = plan_networkd.switch_on_vlan(Vlan("eth0.42", 42, "eth0", "eth0"), "br42", MAC, config)
+    texts = {path.removeprefix("/etc/systemd/network/"): str(text) for path, text in change.lasting.items()}
+    own = "06-corral-eth0.network" if shared else "10-a.network"
+    assert texts[f"{own}.d/corral-br42.conf"].endswith("[Network]\nVLAN=eth0.42\n")
+    assert texts["05-corral-eth0.42.netdev"].endswith("Kind=vlan\n\n[VLAN]\nId=42\n")
+    assert ("06-corral-eth0.network" in texts) is shared
+    if shared:
+        assert texts[own].endswith("[Match]\nName=eth0\n\n[Network]\nDHCP=yes\n")
+    assert [*change.trial] == [path.replace("/etc/", "/run/") for path in change.lasting]
+
+
+def test_networkd_keeps_the_link_and_its_vlans_on_the_port() -> None:
+    text = "[Match]\nName=eth0\n[Link]\nMTUBytes=9000\n[Network]\nDHCP=yes\nVLAN=eth0.42\n"
+    change = plan_networkd.switch("eth0", "br0", MAC, Networkd("/etc/systemd/network/a.network", text))
+    of_bridge, of_port = (str(text) for path, text in change.lasting.items() if path.endswith(".network"))
+    assert "VLAN" not in of_bridge and "MTUBytes=9000" in of_bridge and "DHCP=yes" in of_bridge
+    head = "# Written by the role corral.virt.bridge.\n[Match]\nName=eth0\n\n[Link]\nMTUBytes=9000\n\n"
+    assert of_port == f"{head}[Network]\nBridge=br0\nLinkLocalAddressing=no\nVLAN=eth0.42\n"
+
+
+@pytest.mark.parametrize("kind", ["ethernets", "bonds", "vlans"])
+def test_netplan_adds_a_vlan_to_its_parent(kind: str) -> None:
+    document: dict[str, t.Any] = {"network": {kind: {"nic": {"match": {"name": "eth0"}, "dhcp4": True}, "x": {}}}}
+    other: dict[str, t.Any] = {"network": {"bridges": {"br0": {}}}}
+    config = Netplan({"/etc/netplan/a.yaml": document, "/etc/netplan/b.yaml": other})
+    change = plan_netplan.switch_on_vlan(Vlan("eth0.42", 42, "eth0", "br0"), "br42", MAC, config)
+    (trial,) = _documents(change)
+    network = t.cast(t.Any, trial.content["network"])
+    nothing = {"dhcp4": False, "dhcp6": False, "link-local": [], "accept-ra": False}
+    assert network["vlans"]["eth0.42"] == {"id": 42, "link": "nic", **nothing}
+    parameters = {"stp": False, "forward-delay": 0}
+    assert network["bridges"] == {"br42": {"interfaces": ["eth0.42"], "parameters": parameters, **nothing}}
+    assert network[kind]["nic"] == {"match": {"name": "eth0"}, "dhcp4": True}
+    with pytest.raises(Refused, match="0 netplan files configure eth0"):
+        plan_netplan.switch_on_vlan(Vlan("eth0.42", 42, "eth0", "br0"), "br42", MAC, Netplan({"/b": other}))
+
+
 # Confirm
 
 
@@ -382,11 +635,13 @@ def test_what_cannot_be_confirmed_is_refused(trial: Trial | None, reason: str) -
 
 # ifupdown
 
+OPTIONS = plan_ifupdown.bridge_options("eth0", MAC)
+
 
 @pytest.mark.parametrize("end", ["", " ", "X"])
 def test_ifupdown_keeps_the_last_line_as_it_is(end: str) -> None:
     before = f"iface eth0 inet static\n\tup echo{end}\n\n"
-    after = plan_ifupdown.bridged(before, "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(before, "eth0", "br0", OPTIONS)
     assert after.endswith(f"\n\tup echo{end}\n\niface eth0 inet manual\n"), after
 
 
@@ -410,7 +665,7 @@ iface eth1 inet dhcp
 \tup ip route add 203.0.113.0/24 via 192.0.2.2 dev eth0
 """
     assert (
-        plan_ifupdown.bridged(before, "eth0", "br0", MAC)
+        plan_ifupdown.bridged(before, "eth0", "br0", OPTIONS)
         == f"""\
 auto lo
 iface lo inet loopback
@@ -489,7 +744,7 @@ def test_ifupdown_refuses_an_alias_whose_name_would_be_too_long() -> None:
 
 def test_ifupdown_leaves_names_that_only_begin_alike() -> None:
     before = "auto eth0 eth0.5\niface eth0 inet dhcp\niface eth0.5 inet manual\n"
-    after = plan_ifupdown.bridged(f"\n{before}\n\n", "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(f"\n{before}\n\n", "eth0", "br0", OPTIONS)
     assert after.startswith("\nauto br0 eth0.5\niface br0 inet dhcp\n")
     assert after.endswith(f"{MAC}\niface eth0.5 inet manual\n\niface eth0 inet manual\n")
     assert plan_ifupdown.has_stanza(before, "eth0") and not plan_ifupdown.has_stanza(before, "eth")
@@ -497,16 +752,16 @@ def test_ifupdown_leaves_names_that_only_begin_alike() -> None:
 
 def test_ifupdown_keeps_classes_other_than_hotplug() -> None:
     text = "allow-ovs eth0\nno-auto-down eth0\nmapping eth0\n"
-    after = plan_ifupdown.bridged(text, "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(text, "eth0", "br0", OPTIONS)
     assert after == "allow-ovs br0\nno-auto-down eth0\nmapping eth0\n"
     for other in ("allow-hotplug eth1\n", "\tip route dev eth0", "auto   eth1  lo\n\n\n", ""):
-        assert plan_ifupdown.bridged(other, "eth0", "br0", MAC) == other
+        assert plan_ifupdown.bridged(other, "eth0", "br0", OPTIONS) == other
 
 
 @pytest.mark.parametrize("word", ["mapping", "rename", "template", "no-auto-down", "no-scripts"])
 def test_ifupdown_ends_a_stanza_where_another_begins(word: str) -> None:
     text = f"iface eth0 inet dhcp\n{word} eth1\n\tethernet-wol g\n"
-    after = plan_ifupdown.bridged(text, "eth0", "br0", MAC)
+    after = plan_ifupdown.bridged(text, "eth0", "br0", OPTIONS)
     assert f"{word} eth1\n\tethernet-wol g\n" in after
 
 
@@ -555,6 +810,7 @@ def test_ifupdown_commands(config: Ifupdown, packages: tuple[str, ...], ipv6: st
         f"ifdown --force -i {trial} br0 eth0",
         "ip link delete br0",
         f"sysctl -w net/ipv6/conf/eth0/disable_ipv6={ipv6}",
+        "ip link set dev eth0 addrgenmode eui64",
         "ifup --force eth0",
     ]
     assert change.reload == ()
@@ -859,7 +1115,7 @@ def test_check_mode_says_what_a_real_run_does(tmp_path: Path, monkeypatch: pytes
 
     for kind in [*run_bridge._DOERS]:
         monkeypatch.setitem(run_bridge._DOERS, kind, note)
-    params = {**PARAMS, "filter_guests": False}
+    params = {**PARAMS, "filter_guests": False, "switch_off_stp": True}
     predicted = run_bridge.converge(params, Gate(check_mode=True))
     assert did == [] and predicted["changed"]
     assert run_bridge.converge(params, Gate(check_mode=False)) == predicted

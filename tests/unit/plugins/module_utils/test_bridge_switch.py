@@ -34,6 +34,7 @@ class Host:
         known: dict[str, t.Any] = {
             "bridge": "br0",
             "port": "eth0",
+            "holder": "",
             "timeout_s": 0.3,
             "trial": {str(self.trial): "tried"},
             "lasting": {str(self.lasting): "kept", str(self.new): "kept too"},
@@ -133,7 +134,7 @@ def test_a_bridge_that_nobody_confirms_is_taken_back(host: Host) -> None:
 def test_a_bridge_that_takes_nothing_over_is_taken_back(host: Host) -> None:
     host.taken_over = False
     result = host.serve()
-    assert result["why"] == "br0 did not take over the addresses"
+    assert result["why"] == "br0 lacks its port, or br0 the addresses"
     assert host.ran[2:] == UNDONE and host.is_as_before()
 
 
@@ -155,7 +156,7 @@ def test_files_that_last_are_taken_back_too(host: Host, monkeypatch: pytest.Monk
     confirm(host, monkeypatch)
     host.lost_after_reload = True
     result = host.serve()
-    assert result["why"] == "br0 lost its addresses again"
+    assert result["why"] == "br0 lost its port again, or br0 its addresses"
     assert host.ran[3:] == UNDONE, "the trial's files are there again for that"
     assert host.is_as_before() and host.lasting.stat().st_mode & 0o777 == 0o640
 
@@ -300,7 +301,6 @@ def test_addresses_that_must_not_change(monkeypatch: pytest.MonkeyPatch) -> None
     shown = json.dumps([{}, {"addr_info": ADDRESSES}])
     monkeypatch.setattr(files_bridge_switch, "run", lambda _command: shown)
     assert files_bridge_switch.addresses("eth0") == ADDRESSES
-    assert files_bridge_switch.static_addresses("eth0") == ["192.0.2.1"]
 
     def fail(_command: t.Sequence[str]) -> str:
         raise files_bridge_switch.SwitchFailed("no such link")
@@ -309,28 +309,45 @@ def test_addresses_that_must_not_change(monkeypatch: pytest.MonkeyPatch) -> None
     assert files_bridge_switch.addresses("eth0") == []
 
 
+STATIC = {"local": "192.0.2.1", "scope": "global"}
+DYNAMIC = {"local": "192.0.2.8", "scope": "global", "dynamic": True}
+LINK_LOCAL = {"local": "fe80::1", "scope": "link"}
+
+
 @pytest.mark.parametrize(
     ("master", "held", "before", "expected"),
     [
-        ("br0", ["192.0.2.1", "fe80::1"], ["192.0.2.1"], True),
-        ("br0", ["192.0.2.9"], [], True),
-        ("br0", ["192.0.2.9"], ["192.0.2.1"], False),
-        ("br0", [], [], False),
+        ("br0", ["192.0.2.1", "fe80::1"], [STATIC], True),
+        ("br0", ["192.0.2.9"], [DYNAMIC], True),
+        ("br0", ["192.0.2.9"], [STATIC, DYNAMIC], False),
+        ("br0", [], [DYNAMIC], False),
+        ("br0", [], [LINK_LOCAL], False),
+        ("br0", [], [], True),  # of a port that carries guests only
         ("master", ["192.0.2.1"], [], False),
-        ("br1", ["192.0.2.1"], [], False),
+        ("br1", ["192.0.2.1"], [STATIC], False),
     ],
 )
 def test_the_bridge_has_taken_over(
     master: str,
     held: list[str],
-    before: list[str],
+    before: list[dict[str, t.Any]],
     expected: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os.path, "realpath", lambda _path: f"/sys/devices/virtual/net/{master}")
     rows = [{"local": one} for one in held]
-    monkeypatch.setattr(files_bridge_switch, "addresses", lambda _link: rows)
-    assert files_bridge_switch.has_taken_over({"bridge": "br0", "port": "eth0"}, before) is expected
+    monkeypatch.setattr(files_bridge_switch, "addresses", lambda link: rows if link in ("br0", "eth0") else [])
+    change = {"bridge": "br0", "port": "eth0.42", "holder": ""}
+    for holder in ("", "eth0"):
+        assert files_bridge_switch.has_taken_over({**change, "holder": holder}, before) is expected
+
+
+def test_rules_of_a_link_that_keeps_its_addresses_stay(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    confirm(host, monkeypatch)
+    rule = "99: from 192.0.2.0/24 iif eth0 lookup main"
+    monkeypatch.setattr(files_bridge_switch, "lines_of", lambda *words: [rule] if "rule" in words else [])
+    assert host.serve(port="eth0.42", holder="eth0")["ok"]
+    assert "del" not in " ".join(host.ran)
 
 
 def test_the_controller_says_that_it_came_back(host: Host) -> None:

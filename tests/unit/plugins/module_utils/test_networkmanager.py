@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     NetworkChange,
     NmProfiles,
     Profile,
+    Vlan,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_networkmanager import parsed
 
@@ -288,3 +289,40 @@ def test_what_networkmanager_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     answers["device"] = ""
     without = dataclasses.replace(found, client_id="", duid="", iaid="")
     assert files_links.config("networkmanager", "eth0") == without
+
+
+def test_a_vlan_is_added_and_the_profile_of_its_parent_stays() -> None:
+    new = Vlan("eth0.42", 42, "eth0", "eth0")
+    change = plan_networkmanager.switch_on_vlan(new, "br42", MAC, NmProfiles((profile(OFFICE),), "6f2b"))
+    files = written(change)
+    bridge = files[f"{ETC}/corral-br42.nmconnection"]
+    vlan = files[f"{ETC}/corral-br42-eth0.42.nmconnection"]
+    assert len(files) == 2 and bridge["ipv4"] == bridge["ipv6"] == {"method": "disabled"}
+    assert bridge["bridge"] == {"stp": "false", "forward-delay": "0"}
+    assert vlan["vlan"] == {"id": "42", "parent": "eth0", "flags": "1"}
+    assert (vlan["connection"]["master"], vlan["connection"]["slave-type"]) == (bridge["connection"]["uuid"], "bridge")
+    assert [*change.trial] == [path.replace(ETC, RUN) for path in files]
+    assert change.up[-1][-2:] == ("uuid", vlan["connection"]["uuid"])
+    for rival in ("br42", "eth0.42"):
+        other = profile(f"[connection]\nid=x\ninterface-name={rival}\n", uuid="u9")
+        with pytest.raises(Refused, match=f"has a profile for {rival} already, which is not up"):
+            plan_networkmanager.switch_on_vlan(new, "br42", MAC, NmProfiles((profile(OFFICE), other), "6f2b"))
+
+
+BOND = "[connection]\nid=office\nuuid=6f2b\ntype=bond\ninterface-name=eth0\n\n[bond]\nmode=active-backup\nmiimon=100\n"
+
+
+@pytest.mark.parametrize("key", ["master", "controller"])
+@pytest.mark.parametrize("named", ["eth0", "6f2b"])
+def test_the_members_of_a_bond_come_up_with_it(key: str, named: str) -> None:
+    member = f"[connection]\nid=m\nuuid=m1\ntype=ethernet\ninterface-name=eth7\n{key}={named}\nslave-type=bond\n"
+    others = (
+        Profile("m1", "eth7", f"{ETC}/m.nmconnection", member),
+        Profile("m2", "", f"{ETC}/n.nmconnection", member),
+    )
+    change = switch(BOND, *others)
+    port = written(change)[f"{ETC}/office.nmconnection"]
+    assert port["bond"] == {"mode": "active-backup", "miimon": "100"}
+    assert port["connection"]["autoconnect-slaves"] == "1"
+    ups = [words[-1] if "ifname" not in words else words[-3] for words in change.undo if "up" in words]
+    assert ups == ["6f2b", "m1"], "those that were up, after the bond: it takes them down"
