@@ -60,6 +60,16 @@ def pull(
             with contextlib.suppress(libvirt.libvirtError):  # it ended, or the guest did
                 domain.blockJobAbort(target, 0)
             raise
+        _flush(domain)
+
+
+def _flush(domain: t.Any) -> None:
+    """Let QEMU write what it has in memory of disks, as it does whenever a guest pauses: until then, a disk that was
+    pulled names no backing file any more, and has little of its content after a power cut.
+    """
+    if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
+        domain.suspend()
+        domain.resume()
 
 
 def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.Callable[[int, int], None]) -> None:
