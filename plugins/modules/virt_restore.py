@@ -28,6 +28,8 @@ description:
     disks again.
   - Restored disks are qcow2 or raw files that stand on no other file. A disk that was a device becomes a file of
     O(pool).
+  - With O(instant), the guest starts at once on the files of the repository, which are copied into its disks while it
+    runs. This runs until all is copied. An interrupted run leaves the guest running, and the same task goes on.
   - A restore in place is an act. The same task restores again.
   - This module must run on the host to which the guest is restored. The repository must be mounted there, or a copy of
     it be there.
@@ -77,6 +79,22 @@ options:
       them.
     type: int
     default: 168
+  instant:
+    description:
+      - Start the guest at once, on new qcow2 disks that stand on the files of the point, and copy these while it runs.
+        Files of disks are checked by their SHA-256 only when it runs.
+      - If the repository cannot be read meanwhile, the guest pauses. The same task resumes it, and goes on.
+      - Until all is copied, the point stays in the repository, and the guest is not migrated, backed up, snapshotted,
+        or moved to another pool.
+      - Disks in place must be qcow2.
+    type: bool
+    default: false
+    version_added: 0.1.0
+  job_timeout:
+    description: With O(instant), how long copying a disk may take, in seconds. Then it stops, the guest goes on, and
+      the same task goes on with the copy.
+    type: int
+    default: 86400
 extends_documentation_fragment:
   - corral.virt.connection
   - corral.virt.connection.attributes
@@ -110,6 +128,13 @@ EXAMPLES = r"""
     network: isolated
     run: true
 
+- name: Run at once on the backup, and copy it meanwhile
+  corral.virt.virt_restore:
+    repository: /srv/backup
+    guest: web1
+    confirm: web1
+    instant: true
+
 - name: Restore one disk
   corral.virt.virt_restore:
     repository: /srv/backup
@@ -128,6 +153,10 @@ kept:
   elements: str
   returned: success
 seconds: {description: How long it took., type: float, returned: not in check mode}
+running_after_s:
+  description: After how many seconds the guest ran.
+  type: float
+  returned: if this run has started it
 steps:
   description: Steps that were done, or in check mode would be.
   type: list
@@ -157,6 +186,8 @@ OPTIONS = {
     "run": {"type": "bool", "default": False},
     "confirm": {"type": "str"},
     "keep_replaced_h": {"type": "int", "default": 168},
+    "instant": {"type": "bool", "default": False},
+    "job_timeout": {"type": "int", "default": 86400},
 }
 
 
@@ -166,7 +197,7 @@ def main() -> None:
     result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         detach("virt_restore")
-        with opened(module.params["uri"]) as connection:
+        with opened(module.params["uri"], watched=module.params["instant"]) as connection:
             result = run_restore.converge(connection, module.params, Gate(check_mode=module.check_mode))
     module.end(result)
 

@@ -225,6 +225,69 @@ def test_in_place(points: tuple[str, str, str]) -> None:
     on(f"virsh -q destroy g; rm -rf $(dirname {link(again, 'vda')})")
 
 
+POINTS_OWN = (
+    f"find {REPOSITORY} -mindepth 2 -maxdepth 3 -printf '%u %m %f\\n' | grep -e ^root.700 -e ^root.400.vd | wc -l"
+)
+
+
+def stands(name: str) -> str:
+    """The files of the repository that the disks of a running guest stand on."""
+    return on(f"virsh dumpxml {name} | grep -o '{REPOSITORY}/[^<]*qcow2' | sort -u; true")
+
+
+@pytest.mark.deep
+def test_instant_under_another_name(points: tuple[str, str, str]) -> None:
+    """It runs on the point, is copied while it runs, and then stands on nothing; the repository is as it was."""
+    before = on(POINTS_OWN)
+    made = done(name="i", point=points[2], instant=True)
+    assert on("virsh domstate i") == "running" and made["running_after_s"] < 30
+    assert stands("i") == "" and "corral-backup" not in on("virsh dumpxml i | grep stands-on; true")
+    assert "error_policy" not in on("virsh dumpxml --inactive i")
+    assert on(POINTS_OWN) == before and on(f"find {REPOSITORY} -name 'instant-*'") == ""
+    first = numbers(f"{IMAGES}/i-vda.qcow2")
+    assert first >= 13, "it goes on where the point ends"
+    until(lambda: numbers(f"{IMAGES}/i-vda.qcow2") > first, 60, every_s=0.5)
+    told = on(f"qemu-img compare -U -f qcow2 -F qcow2 {link(points[2], 'vdb')} {IMAGES}/i-vdb.qcow2")
+    assert told == "Images are identical."
+    remove("i")
+
+
+@pytest.mark.deep
+def test_instant_in_place_is_killed_at_random(points: tuple[str, str, str]) -> None:
+    """Whatever is killed, the same command goes on to the end, and what must wait meanwhile is refused."""
+    define("k")
+    on(f"qemu-img resize -q {IMAGES}/k.qcow2 1G; qemu-io -f qcow2 -c 'write -q -P 7 100M 400M' {IMAGES}/k.qcow2")
+    LAB.module("virt_backup", repository=REPOSITORY, guests=["k"])
+    remove("k")
+    restore(guest="k", instant=True)
+    on("virsh -q destroy k")
+    [point] = on(f"ls {REPOSITORY}/$(virsh domuuid k)").split()
+    chance, stood = random.Random(9), 0
+    words = f"repository={REPOSITORY} guest=k confirm=k instant=true point={point}"
+    for turn in range(12):
+        on("virsh -q destroy k; true")
+        running = LAB.start("ansible", "hyper1", "-m", "corral.virt.virt_restore", "-a", words)
+        on("for try in $(seq 600); do pgrep -x virt_restore && break; sleep 0.05; done; true")
+        time.sleep(chance.uniform(0, 5))
+        on(("pkill -9 -x virt_restore", "pkill -9 libvirtd", "pkill -9 -f guest=[k],")[turn % 3] + "; true")
+        running.wait(120)
+        on("systemctl start libvirtd; until virsh list >/dev/null; do sleep 0.2; done")
+        if stands("k") and on("virsh domstate k") == "running":
+            stood += 1
+            why = LAB.module("virt_backup", ok=False, repository=REPOSITORY, guests=["k"])
+            assert "it runs on a backup until that is copied" in why and f"-e point={point}" in why
+            kept = LAB.module("virt_backup", ok=False, repository=REPOSITORY, guests=["k"], state="absent", point=point)
+            assert "k runs on it until all of it is copied" in kept
+            assert "it runs on a backup" in LAB.module("virt_snapshot", ok=False, guests=["k"], name="s")
+            assert "it runs on a backup" in LAB.module("virt_migrate", ok=False, name="k", dest="hyper2")
+        restore(guest="k", confirm="k", instant=True, point=point)
+        assert on("virsh domstate k") == "running" and stands("k") == ""
+        assert "backing" not in on("qemu-img info -U -f qcow2 $(virsh domblklist k | awk '/vda/ {print $2}')")
+    assert stood > 2
+    remove("k")
+    on(f"rm -rf {REPOSITORY}/*/{point}")
+
+
 @pytest.mark.deep
 def test_anew_here_and_elsewhere(points: tuple[str, str, str]) -> None:
     """A guest that is gone comes back with its UUID and MAC, also on another host, from a copy of the repository."""

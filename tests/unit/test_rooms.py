@@ -675,7 +675,7 @@ DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
     "virt_domain": 329,  # with all that is looked at before a disk or a definition goes, and the check of seeds
     "virt_domains": 329,  # and all that a definition may need of its host
-    "virt_domain_info": 152,
+    "virt_domain_info": 153,
     "virt_host_info": 62,  # with thin pools, and the notes on disks that are being removed
     "virt_image": 175,  # likewise, and every style of lists of checksums, and archives
 }
@@ -686,13 +686,13 @@ BUDGETS_KIB |= {
     "virt_pool_info": 75,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
-    "virt_disk_move": 249,  # with what goes on in the background, and logical volumes
-    "virt_pool_drain": 255,
-    "virt_backup": 136,
-    "virt_backup_files": 60,
-    "virt_backup_info": 57,
-    "virt_snapshot": 286,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 360,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_disk_move": 252,  # with what goes on in the background, and logical volumes
+    "virt_pool_drain": 258,
+    "virt_backup": 140,
+    "virt_backup_files": 62,
+    "virt_backup_info": 60,
+    "virt_snapshot": 290,  # with all that is looked at before a file or a definition goes
+    "virt_restore": 366,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_prove": 390,  # with all of a restore
     "virt_snapshot_info": 67,
     "virt_secret": 75,
@@ -704,7 +704,7 @@ BUDGETS_KIB |= {
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
 # hosts know of a block device, a pool or a server. It carries snapshots, with their files.
-BUDGETS_KIB |= {"virt_migrate": 285, "virt_migrations": 285, "virt_tls": 50}
+BUDGETS_KIB |= {"virt_migrate": 287, "virt_migrations": 287, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 70,  # with what a guest does that is asked to shut down
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is
@@ -715,7 +715,7 @@ BUDGETS_KIB |= {
     "virt_tuning": 40,
     "virt_writable": 48,
     "virt_addresses": 53,
-    "virt_query": 62,
+    "virt_query": 63,
 }
 
 

@@ -23,16 +23,20 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     MANIFEST,
     MARKER,
     PART,
+    PIN,
     PROOF,
     VERSION,
     BackupPoint,
     BrokenPoint,
+    Pin,
     Proof,
     Repository,
     RepositoryFacts,
     manifest,
+    pin_text,
     proof_text,
     read_manifest,
+    read_pin,
     read_proof,
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
@@ -48,9 +52,12 @@ __all__ = [
     "discard",
     "finish",
     "folder",
+    "lend",
     "look",
     "read",
     "read_text",
+    "take_back",
+    "unpin",
     "write_proof",
     "write_text",
 ]
@@ -144,7 +151,48 @@ def read(path: str, marker: str, guests: t.Collection[str] | None = None) -> Rep
                     points.append(found)
         points.sort(key=lambda point: (point.created_s, point.id))
         proofs = {point.id: proof for point in points if (proof := _proof(folder(path, point)))}
-    return Repository(json.loads(marker)["id"], tuple(points), tuple(broken), tuple(unfinished), proofs)
+        pins = {point.id: here for point in points if (here := tuple(_pins(folder(path, point))))}
+    return Repository(json.loads(marker)["id"], tuple(points), tuple(broken), tuple(unfinished), proofs, pins)
+
+
+def _pins(place: str) -> t.Iterator[Pin]:
+    for name in sorted(os.listdir(place)):
+        if name.startswith(PIN) and name.endswith(".json"):
+            with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+                with open(os.path.join(place, name), encoding="utf-8") as stream:
+                    yield read_pin(stream.read(), name[len(PIN) : -len(".json")])
+
+
+def lend(repository: str, points: t.Sequence[BackupPoint], pin: Pin) -> None:
+    """Let a guest run on the first of these points, which stands on the others: QEMU's user may pass to their files."""
+    place = folder(repository, points[0])
+    with _failing(f"note in {place} that {pin.guest} runs on it", place):
+        write_text(_pin(place, pin.uuid), pin_text(pin))
+        durable.fsync(place)
+        for point in points:
+            os.chmod(folder(repository, point), _PASS)
+
+
+def take_back(repository: str, points: t.Iterable[BackupPoint]) -> None:
+    """Let only root read these points; libvirt has given their files to QEMU's user."""
+    for point in points:
+        place = folder(repository, point)
+        with _failing(f"close {place}", place):
+            for disk in point.disks:
+                os.chown(os.path.join(place, disk.file), 0, 0)
+            os.chmod(place, _OWN)
+
+
+def unpin(place: str, uuid: str) -> None:
+    """Forget that a guest runs on the point in a folder."""
+    with _failing(f"note in {place} that no guest runs on it", place):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(_pin(place, uuid))
+            durable.fsync(place)
+
+
+def _pin(place: str, uuid: str) -> str:
+    return os.path.join(place, f"{PIN}{uuid}.json")
 
 
 def _proof(place: str) -> Proof | None:

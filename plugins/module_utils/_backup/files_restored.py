@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
-__all__ = ["disk", "is_unfinished", "settle", "state", "swap"]
+__all__ = ["disk", "is_unfinished", "overlay", "settle", "state", "swap"]
 
 _MARK = "user.corral.restore"
 _NEW = ".restoring"
@@ -51,6 +51,14 @@ def disk(source: str, path: str, form: str, progress: files_qemu_img.Progress) -
     with files_disk.new(path) as unfinished:
         files_qemu_img.convert(source, unfinished, from_format="qcow2", to_format=form, progress=progress)
         files_qemu_img.compare(source, unfinished, form="qcow2", to_format=form)
+        identity.stamped(unfinished)
+        _mark(unfinished)
+
+
+def overlay(source: str, path: str) -> None:
+    """Create a disk that reads all from a qcow2 of a point."""
+    with files_disk.new(path) as unfinished:
+        files_qemu_img.create_overlay(unfinished, source, "qcow2")
         identity.stamped(unfinished)
         _mark(unfinished)
 

@@ -22,11 +22,13 @@ __all__ = [
     "MANIFEST",
     "MARKER",
     "PART",
+    "PIN",
     "PROOF",
     "VERSION",
     "BackupDisk",
     "BackupPoint",
     "BrokenPoint",
+    "Pin",
     "Proof",
     "Repository",
     "RepositoryFacts",
@@ -34,14 +36,18 @@ __all__ = [
     "children",
     "is_proof_name",
     "manifest",
+    "needed",
+    "pin_text",
     "proof_name",
     "proof_text",
     "read_manifest",
+    "read_pin",
     "read_proof",
 ]
 
 MARKER, MANIFEST, DEFINITION, CHECKPOINT = "corral-backup.json", "manifest.json", "domain.xml", "checkpoint.xml"
 PROOF = "proof.json"  # in the folder of a point: how its last restore to prove it went
+PIN = "instant-"  # in the folder of a point, with a UUID: the guest that runs on the point
 PART = ".part"  # ending of the folder of a point that is being made
 VERSION = 1  # of manifests
 _ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
@@ -122,6 +128,15 @@ class Proof:
         return not self.why
 
 
+class Pin(t.NamedTuple):
+    """A guest that runs on a point, until all of it is copied."""
+
+    guest: str  # its name
+    uuid: str
+    host: str  # the UUID of its host
+    since_s: int
+
+
 class BrokenPoint(t.NamedTuple):
     """A folder of a point that cannot be used."""
 
@@ -138,6 +153,7 @@ class Repository(t.NamedTuple):
     broken: tuple[BrokenPoint, ...] = ()
     unfinished: tuple[BackupPoint, ...] = ()  # whose folders an interrupted run has left
     proofs: t.Mapping[str, Proof] = {}  # by the ID of the point
+    pins: t.Mapping[str, tuple[Pin, ...]] = {}  # the same
 
     def of(self, uuid: str) -> list[BackupPoint]:
         """The points of one guest."""
@@ -177,6 +193,31 @@ def chains(points: t.Sequence[BackupPoint]) -> dict[tuple[str, str], int]:
                 depth, below = depth + 1, under
             found[point.id, disk.target] = depth
     return found
+
+
+def needed(points: t.Iterable[BackupPoint], ident: str) -> list[BackupPoint]:
+    """A point and all that it stands on; those that are missing are left out."""
+    by_id, found, next_ones = {point.id: point for point in points}, dict[str, BackupPoint](), {ident}
+    while next_ones:
+        found.update({one: by_id[one] for one in next_ones if one in by_id})
+        next_ones = {parent for one in next_ones if one in by_id for parent in by_id[one].parents} - found.keys()
+    return list(found.values())
+
+
+def pin_text(pin: Pin) -> str:
+    """The content of the file of a pin."""
+    return json.dumps({"version": VERSION, **pin._asdict()}, indent=2, sort_keys=True) + "\n"
+
+
+def read_pin(content: str, uuid: str) -> Pin:
+    """The pin in the file of the guest with this UUID; one that cannot be read holds for ever, as that of an unknown
+    host.
+    """
+    try:
+        told = json.loads(content)
+        return Pin(str(told["guest"]), uuid, str(told["host"]), int(told["since_s"]))
+    except (ValueError, TypeError, KeyError):
+        return Pin(uuid, uuid, "", 0)
 
 
 def proof_name(uuid: str) -> str:

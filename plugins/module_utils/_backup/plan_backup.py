@@ -12,6 +12,7 @@ import os.path
 import shlex
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     PART,
     BackupDisk,
@@ -41,6 +42,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.problems import 
 from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired, keep_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, has_agent
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
@@ -136,6 +138,9 @@ class BackupHost(t.Protocol):
     def host_uuid(self) -> str:
         """The UUID of the host."""
 
+    def stands_on(self, uuid: str) -> str | None:
+        """The ID of the point that the guest with this UUID runs on; None: it does not, or is not here."""
+
     def token(self) -> str:
         """A random word."""
 
@@ -182,6 +187,12 @@ class BackupScene:
     def base(self) -> BackupPoint | None:
         """The newest point from which on changes were noted."""
         return next((point for point in reversed(self.points) if point.checkpoint), None)
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """Who runs on points, by their IDs."""
+        host = self.host
+        return plan_instant.pinned(self.repository, host=host.host_uuid(), stands_on=host.stands_on, now_s=host.now_s())
 
     @property
     def own_checkpoints(self) -> list[Checkpoint]:
@@ -384,7 +395,7 @@ def _pruning(scene: BackupScene, new: BackupPoint | None) -> list[GuestStep]:
     gone = set(expired(points, scene.spec.keep))
     kept = {point.id for point in points if point.id not in gone}
     base = new if new and new.checkpoint else scene.base
-    kept |= {base.id} if base else set()
+    kept |= {*scene.pinned, *([base.id] if base else [])}
     for point in sorted(points, key=lambda one: -one.created_s):
         kept |= point.parents if point.id in kept else set()
     return [DeletePoint(*scene.whose, point) for point in reversed(scene.points) if point.id not in kept]
@@ -399,6 +410,11 @@ def _deletion(scene: BackupScene, ident: str) -> BackupPlan:
         raise Refused(
             f"cannot delete backup {ident} of {scene.found.name}: {', '.join(above)} holds only what was changed "
             "since; delete that first, or let keep delete both when their time is over"
+        )
+    if ident in scene.pinned:
+        raise Refused(
+            f"cannot delete backup {ident} of {scene.found.name}: {scene.pinned[ident]} runs on it until all of it is "
+            "copied; wait for the end of its restore"
         )
     return BackupPlan((DeletePoint(*scene.whose, point),))
 
@@ -420,6 +436,8 @@ def _notes(scene: BackupScene, point: BackupPoint, disks: t.Sequence[GuestDisk])
 
 def _of_the_guest(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
     spec, found, cannot = scene.spec, scene.found, _cannot(scene)
+    if held := xml_backed.held(found.xml):
+        yield Refused(f"{cannot}: {xml_backed.HELD}; {held}")
     if not found.persistent:
         yield Refused(f"{cannot}: it is transient; define it first (virsh define)")
     if not disks:
@@ -453,10 +471,10 @@ def _of_the_disks(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> t.Iterato
             yield Refused(f"{what} is no file or device of this host ({disk.type}); back the guest up while it runs")
 
 
-def check_same_point(step: DeletePoint, points: t.Sequence[BackupPoint]) -> None:
-    """Raise Refused if the point is another one by now, or one stands on it."""
+def check_same_point(step: DeletePoint, points: t.Sequence[BackupPoint], pinned: t.Collection[str] = ()) -> None:
+    """Raise Refused if the point is another one by now, or a point or guest stands on it."""
     found = next((one for one in points if one.id == step.point.id), None)
-    if found != step.point or children(points, step.point.id):
+    if found != step.point or children(points, step.point.id) or step.point.id in pinned:
         raise Refused(f"cannot delete backup {step.point.id} of {step.guest}: it has changed meanwhile; run again")
 
 

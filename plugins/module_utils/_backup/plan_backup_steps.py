@@ -27,14 +27,21 @@ __all__ = [
     "ExtractFiles",
     "FinishPoint",
     "ForgetCheckpoints",
+    "KeepPoint",
+    "PauseOnErrors",
+    "PullDisk",
     "PushDisks",
     "PutInPlace",
     "RedefineCheckpoint",
+    "ReleasePoint",
+    "RelinkDisk",
     "RestoreDisk",
     "RestoreState",
+    "ResumeRestored",
     "StartPoint",
     "StartRestored",
     "SwappedDisk",
+    "VerifyPoint",
 ]
 
 
@@ -178,7 +185,7 @@ class DeletePoint(BackupStep):
 
 @dataclasses.dataclass(frozen=True)
 class RestoreDisk(BackupStep):
-    """Write a disk of a point to a new file, and compare both."""
+    """Write a disk of a point to a new file, and compare both; an instant one is an empty file on the point."""
 
     look: t.ClassVar[Look | None] = Look(
         at="inode, time of birth and mark of the file of that name that an interrupted restore has left; who uses it",
@@ -193,8 +200,11 @@ class RestoreDisk(BackupStep):
     format: str
     size_bytes: int = 0
     leftover: FileIdentity | None = dataclasses.field(default=None, repr=False)  # of an interrupted restore
+    instant: bool = False
 
     def __str__(self) -> str:
+        if self.instant:
+            return f"create disk {self.path} of {self.guest} on backup {self.point.id}"
         size = bytes_text(self.size_bytes)
         return f"restore disk {self.target} of {self.guest} from backup {self.point.id} to {self.path} ({size})"
 
@@ -262,6 +272,7 @@ class DefineRestored(BackupStep):
     xml: str = dataclasses.field(repr=False)
     paths: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # of its disks and seed
     settled: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # all that was restored for it
+    stops: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # disks that pause it if they cannot be read
 
     def __str__(self) -> str:
         return f"define {self.guest}"
@@ -273,6 +284,80 @@ class StartRestored(BackupStep):
 
     def __str__(self) -> str:
         return f"start {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeRestored(BackupStep):
+    """Resume the restored guest, which an I/O error has paused."""
+
+    def __str__(self) -> str:
+        return f"resume {self.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class KeepPoint(BackupStep):
+    """Note in the repository that the guest runs on a point, and let QEMU read that."""
+
+    point: BackupPoint
+
+    def __str__(self) -> str:
+        return f"keep backup {self.point.id} until {self.guest} has all of it"
+
+
+@dataclasses.dataclass(frozen=True)
+class PauseOnErrors(BackupStep):
+    """Note with a guest that it stands on a point, and let it pause if a disk cannot be read."""
+
+    folder: str = dataclasses.field(repr=False)  # of the point
+    targets: tuple[str, ...]
+    stops: tuple[str, ...] = dataclasses.field(repr=False)  # those that did not pause it before
+
+    def __str__(self) -> str:
+        return f"let {self.guest} pause if {', '.join(self.targets)} cannot be read"
+
+
+@dataclasses.dataclass(frozen=True)
+class RelinkDisk(BackupStep):
+    """Let a disk stand on its point again: it was copied, and QEMU died before all of the copy was on the disk."""
+
+    point: BackupPoint
+    target: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"let disk {self.target} of {self.guest} stand on backup {self.point.id} again"
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyPoint(BackupStep):
+    """Check the files of the point that the guest runs on."""
+
+    point: BackupPoint
+
+    def __str__(self) -> str:
+        return f"check backup {self.point.id}, on which {self.guest} runs"
+
+
+@dataclasses.dataclass(frozen=True)
+class PullDisk(BackupStep):
+    """Copy what a disk reads from the repository into it while the guest runs."""
+
+    target: str
+    ident: str  # of the point
+
+    def __str__(self) -> str:
+        return f"copy disk {self.target} of {self.guest} from backup {self.ident} while it runs"
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleasePoint(BackupStep):
+    """Note that the guest needs its point no more, and let only root read that."""
+
+    folder: str  # of the point
+    stops: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # disks that pause it only until now
+
+    def __str__(self) -> str:
+        return f"release backup {self.folder.rpartition('/')[2]} from {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
 
-__all__ = ["PointHost", "PointScene", "PointSpec", "check_whole", "chosen", "link_path", "seconds"]
+__all__ = ["PointHost", "PointScene", "PointSpec", "check_whole", "chosen", "damages_of", "link_path", "seconds"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,19 +122,26 @@ def link_path(repository: str, point: BackupPoint, file: str) -> str:
     return os.path.join(repository, point.uuid, point.id, file)
 
 
-def check_whole(scene: PointScene) -> None:
-    """Raise Refused if a file that the point needs is missing or damaged."""
-    damages = _damages(scene, scene.point, [disk.target for disk in scene.disks])
+def check_whole(scene: PointScene, *, read: bool = True) -> None:
+    """Raise Refused if a file that the point needs is missing or damaged; without `read`, disks are not read."""
+    damages = damages_of(scene, scene.point, [disk.target for disk in scene.disks], read=read)
     if not damages:
         return
     points = scene.repository.of(scene.point.uuid)
     others = (one for one in reversed(points) if one != scene.point)
-    whole = next((one.id for one in others if not _damages(scene, one, [disk.target for disk in one.disks])), None)
+    whole = next((one.id for one in others if not damages_of(scene, one, _targets(one), read=read)), None)
     mend = f"the newest backup that is whole is {whole} (point: {whole})" if whole else "no other backup is whole"
     raise Refused(f"{scene.cannot}: {'; '.join(damages)}; {mend}")
 
 
-def _damages(scene: PointScene, point: BackupPoint, targets: t.Iterable[str]) -> list[str]:
+def _targets(point: BackupPoint) -> list[str]:
+    return [disk.target for disk in point.disks]
+
+
+def damages_of(scene: PointScene, point: BackupPoint, targets: t.Iterable[str], *, read: bool = True) -> list[str]:
+    """Why disks of a point cannot be restored: what they need is missing or damaged; without `read`, disks are not
+    read.
+    """
     found = [(point, name, expected) for name, expected in point.files]
     damages = list[str]()
     for target in targets:
@@ -147,7 +154,7 @@ def _damages(scene: PointScene, point: BackupPoint, targets: t.Iterable[str]) ->
             found.append((below, disk.file, disk.sha256))
             below, missing = _parent(scene, disk)
             damages += [missing] if missing else []
-    for one, file, expected in found:
+    for one, file, expected in found if read else found[: len(point.files)]:
         path = link_path(scene.spec.repository, one, file)
         sha256 = scene.host.sha256(path)
         if sha256 != expected:

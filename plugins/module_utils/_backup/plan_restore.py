@@ -11,6 +11,7 @@ import os.path
 import shlex
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     DEFINITION,
     BackupDisk,
@@ -21,9 +22,14 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup im
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
     DefineRestored,
     ForgetCheckpoints,
+    KeepPoint,
+    PauseOnErrors,
     PutInPlace,
+    ReleasePoint,
+    RelinkDisk,
     RestoreDisk,
     RestoreState,
+    ResumeRestored,
     StartRestored,
     SwappedDisk,
 )
@@ -36,13 +42,17 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_points im
     seconds,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
-from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition, read_only_files
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import (
+    definition,
+    pausing,
+    read_only_files,
+)
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name, check_name
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_backed
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, without_chains
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define
@@ -51,6 +61,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 __all__ = [
     "SPARE_BYTES",
@@ -91,6 +102,7 @@ class RestoreSpec(PointSpec):
     confirm: str | None = None
     keep_h: int = 168
     network: str | None = None  # for all interfaces of a guest that is not there yet
+    instant: bool = False  # it runs on the point while its disks are copied
 
 
 class RestoreNetwork(t.NamedTuple):
@@ -178,6 +190,7 @@ class RestoreScene:
     point: BackupPoint
     host: RestoreHost
     found: FoundGuest | None  # the guest of the point on this host, unless another name is asked for
+    going: FoundGuest | None = None  # the restored guest, which stands on the point since an earlier run
 
     @property
     def name(self) -> str:
@@ -187,6 +200,8 @@ class RestoreScene:
     @property
     def uuid(self) -> str:
         """Its UUID."""
+        if self.going:
+            return self.going.uuid
         return self.host.new_uuid() if self.spec.name else self.point.uuid
 
     @property
@@ -204,11 +219,33 @@ class RestoreScene:
         """How a refusal begins."""
         return f"cannot restore {self.name} from backup {self.point.id}"
 
+    @property
+    def folder(self) -> str:
+        """The folder of the point."""
+        return link_path(self.spec.repository, self.point, "").rstrip("/")
+
 
 def scene(spec: RestoreSpec, host: RestoreHost) -> RestoreScene:
     """The point that is asked for; raises NotFound, or Refused."""
     repository, point = chosen(spec, host)
-    return RestoreScene(spec, repository, point, host, None if spec.name else host.guest_with(point.uuid))
+    seen = RestoreScene(spec, repository, point, host, None if spec.name else host.guest_with(point.uuid))
+    there = host.guest(spec.name) if spec.name else seen.found
+    folder = _stands_on(there)
+    if not there or not folder or (spec.point is not None and spec.point != os.path.basename(folder)):
+        return seen
+    begun = next((one for one in repository.of(point.uuid) if folder == link_path(spec.repository, one, "")[:-1]), None)
+    if begun is None or (not spec.name and any(host.exists(path + RESTORED) for path in _paths(seen, there))):
+        return seen  # of another guest or repository, or its disks are not in place yet
+    return dataclasses.replace(seen, point=begun, going=there)
+
+
+def _stands_on(guest: FoundGuest | None) -> str | None:
+    """The folder of the point that a guest stands on."""
+    return xml_backed.within(parse(guest.xml)).stands_on if guest else None
+
+
+def _paths(scene: RestoreScene, guest: FoundGuest) -> list[str]:
+    return [str(disk.path) for disk in scene.host.disks(guest.xml)]
 
 
 def plan(scene: RestoreScene) -> RestorePlan:
@@ -217,17 +254,51 @@ def plan(scene: RestoreScene) -> RestorePlan:
     if unknown:
         known = ", ".join(disk.target for disk in scene.point.disks)
         raise Refused(f"{scene.cannot}: it has no disk {', '.join(unknown)}; it has {known}")
-    check_whole(scene)
-    made = _in_place(scene) if scene.found else _anew(scene)
-    start = (StartRestored(*scene.whose),) if scene.spec.run else ()
+    if scene.going:
+        made = _going_on(scene, scene.going)
+    else:
+        check_whole(scene, read=not scene.spec.instant)
+        made = _in_place(scene) if scene.found else _anew(scene)
+        steps: list[GuestStep] = [StartRestored(*scene.whose)] if scene.spec.run or scene.spec.instant else []
+        made = dataclasses.replace(made, steps=(*made.steps, *steps, *_ending(scene, made)))
     return dataclasses.replace(
         made,
-        steps=(*made.steps, *start),
         notes=(*made.notes, *_of_newer(scene)),
         name=scene.name,
         uuid=scene.uuid,
         point=scene.point.id,
     )
+
+
+def _ending(scene: RestoreScene, made: RestorePlan) -> list[GuestStep]:
+    """The steps after the start of a guest that stands on its point."""
+    if not scene.spec.instant:
+        return []
+    targets = [step.target for step in made.steps if isinstance(step, RestoreDisk)]
+    stops = next((step.stops for step in made.steps if isinstance(step, (PauseOnErrors, DefineRestored))), ())
+    return plan_instant.ending(scene.whose, scene.point, targets, scene.folder, stops)
+
+
+def _going_on(scene: RestoreScene, guest: FoundGuest) -> RestorePlan:
+    """Of a guest that an interrupted run has let stand on its point."""
+    if not scene.spec.instant:
+        raise Refused(f"{scene.cannot}: {xml_backed.HELD}; {xml_backed.held(guest.xml)}")
+    above = os.path.dirname(scene.folder)
+    noted = xml_backed.within(parse(guest.xml))
+    steps: list[GuestStep] = [KeepPoint(*scene.whose, scene.point)]
+    targets = list[str]()
+    for disk in scene.host.disks(guest.xml):
+        links = scene.host.chain(str(disk.path), disk.format) if disk.target in noted.disks else ()
+        stands = any(os.path.dirname(os.path.dirname(link.path)) == above for link in links[1:2])
+        if links and not stands and not guest.active:
+            steps.append(RelinkDisk(*scene.whose, scene.point, disk.target, str(disk.path)))
+        if links and (stands or not guest.active):
+            targets.append(disk.target)
+    if not guest.active:
+        steps.append(StartRestored(*scene.whose))
+    elif guest.state == "paused":
+        steps.append(ResumeRestored(*scene.whose))
+    return RestorePlan((*steps, *plan_instant.ending(scene.whose, scene.point, targets, scene.folder, noted.stops)))
 
 
 def _of_newer(scene: RestoreScene) -> t.Iterator[str]:
@@ -244,7 +315,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
     then = host.text(link_path(scene.spec.repository, scene.point, DEFINITION))
     network = host.network(scene.spec.network) if scene.spec.network else None
     places = _places(scene)
-    files = {disk.target: (places[disk.target], disk_format(disk)) for disk in scene.disks}
+    files = {disk.target: (places[disk.target], _form(scene, disk)) for disk in scene.disks}
     folder = os.path.dirname(next(iter(places.values())))
     states = {name: state_path(scene, name, path, folder) for path, name in scene.point.states}
     new = [*places.values(), *states.values()]
@@ -260,10 +331,13 @@ def _anew(scene: RestoreScene) -> RestorePlan:
         volumes=[OwnedVolume(path, uuid, host.host_uuid()) for path in own],
         network=scene.spec.network,
         taken=network.macs if network else (),
+        stands_on=scene.folder if scene.spec.instant else None,
     )
-    steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], disk_format(disk)) for disk in scene.disks]
+    steps: list[GuestStep] = [KeepPoint(*scene.whose, scene.point)] if scene.spec.instant else []
+    steps += [_restore(scene, disk, places[disk.target], _form(scene, disk)) for disk in scene.disks]
     steps += [RestoreState(*scene.whose, scene.point, name, path) for name, path in states.items()]
-    steps.append(DefineRestored(*scene.whose, xml, tuple(own), tuple(new)))
+    stops = xml_backed.within(parse(xml)).stops if scene.spec.instant else ()
+    steps.append(DefineRestored(*scene.whose, xml, tuple(own), tuple(new), stops))
     missing = [path for path in read_only_files(then) if not host.exists(path)]
     notes = [f"{path}, which {scene.name} reads, is in no backup and not on this host" for path in missing]
     return RestorePlan(tuple(steps), notes=tuple(notes))
@@ -301,6 +375,11 @@ def disk_format(disk: BackupDisk) -> str:
     return "raw" if disk.format == "raw" else "qcow2"
 
 
+def _form(scene: RestoreScene, disk: BackupDisk) -> str:
+    """The format of the new file of a disk: only a qcow2 stands on another file."""
+    return "qcow2" if scene.spec.instant else disk_format(disk)
+
+
 def _places(scene: RestoreScene) -> dict[str, str]:
     """The path of each new disk, by target; raises NotFound or Refused for a pool that has no files."""
     chosen, found = scene.spec.pool, dict[str, str]()
@@ -308,12 +387,17 @@ def _places(scene: RestoreScene) -> dict[str, str]:
         before = os.path.dirname(disk.source)
         same = not chosen and not disk.source.startswith("/dev/") and before and scene.host.is_pooled(before)
         folder = before if same else directory(scene.host.pool(chosen or POOL), f"disks of {scene.name}")
-        name = f"{scene.name}-{disk.target}.{disk_format(disk)}"
-        if not scene.spec.name and disk.source and not disk.source.startswith("/dev/"):
+        name = f"{scene.name}-{disk.target}.{_form(scene, disk)}"
+        if (
+            not scene.spec.name
+            and _form(scene, disk) == disk_format(disk)
+            and disk.source
+            and not disk.source.startswith("/dev/")
+        ):
             name = os.path.basename(disk.source)
         path = os.path.join(folder, name)
         if path in found.values():
-            path = os.path.join(folder, f"{scene.name}-{disk.target}.{disk_format(disk)}")
+            path = os.path.join(folder, f"{scene.name}-{disk.target}.{_form(scene, disk)}")
         found[disk.target] = path
     return found
 
@@ -333,7 +417,8 @@ def state_path(scene: RestoreScene, name: str, before: str, folder: str) -> str:
 
 def _restore(scene: RestoreScene, disk: BackupDisk, path: str, form: str) -> RestoreDisk:
     leftover = scene.host.identity(path) if scene.host.exists(path) else None
-    return RestoreDisk(*scene.whose, scene.point, disk.target, path, form, flat_size_bytes(scene, disk), leftover)
+    size = flat_size_bytes(scene, disk)
+    return RestoreDisk(*scene.whose, scene.point, disk.target, path, form, size, leftover, scene.spec.instant)
 
 
 def flat_size_bytes(scene: RestoreScene, disk: BackupDisk) -> int:
@@ -390,12 +475,20 @@ def _in_place(scene: RestoreScene) -> RestorePlan:
     swapped = tuple(SwappedDisk(path + RESTORED, path, path + ASIDE, present.get(path)) for path in paths.values())
     own = tuple(one.name for one in _checkpoints(scene))
     keep_h = scene.spec.keep_h
-    steps: list[GuestStep] = [_restore(scene, disk, places[disk.target], now[disk.target].format) for disk in disks]
+    steps: list[GuestStep] = [KeepPoint(*scene.whose, scene.point)] if scene.spec.instant else []
+    steps += [_restore(scene, disk, places[disk.target], now[disk.target].format) for disk in disks]
     steps += [DeleteVolume(found.name, name, known, keep_h=keep_h) for name, known in leftovers.items()]
     steps += [ForgetCheckpoints(*scene.whose, own, scene.repository.id)] if own else []
+    former = xml_backed.within(parse(found.xml))
+    if scene.spec.instant:
+        stops = {*former.stops, *pausing(found.xml, paths)[1]}
+        steps.append(PauseOnErrors(*scene.whose, scene.folder, tuple(paths), tuple(sorted(stops))))
+    else:
+        steps += _without_chains(scene, [now[disk.target] for disk in disks if paths[disk.target] in present])
     steps.append(PutInPlace(*scene.whose, swapped))
+    if former.stands_on and not scene.spec.instant:
+        steps.append(ReleasePoint(*scene.whose, former.stands_on, former.stops))
     steps += [DeleteVolume(found.name, aside[path], known, keep_h=keep_h) for path, known in present.items()]
-    steps += _without_chains(scene, [now[disk.target] for disk in disks if paths[disk.target] in present])
     kept = tuple(present) if keep_h else ()
     return RestorePlan(tuple(steps), notes=tuple(_notes(scene, now)), kept=kept)
 
@@ -470,6 +563,10 @@ def _of_the_disks(scene: RestoreScene, disks: t.Sequence[GuestDisk]) -> t.Iterat
         elif disk.encrypted or disk.format not in ("raw", "qcow2"):
             kind = "encrypted" if disk.encrypted else f"of format {disk.format}"
             yield Refused(f"{what} is {kind} now, and only raw and qcow2 files are replaced; {instead}")
+        elif scene.spec.instant and disk.format != "qcow2":
+            yield Refused(
+                f"{what} is {disk.format}, and only qcow2 disks can stand on a backup; leave out instant, or {instead}"
+            )
         elif not host.is_pooled(os.path.dirname(disk.path)):
             yield Refused(
                 f"{cannot}: no active storage pool has its directory {os.path.dirname(disk.path)}; start that pool, or "
@@ -561,6 +658,7 @@ def checked(params: t.Mapping[str, t.Any]) -> RestoreSpec:
         params["confirm"],
         params["keep_replaced_h"],
         params["network"],
+        params["instant"],
     )
 
 
@@ -570,5 +668,7 @@ def _problems(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield "at: use point or at, not both"
     if params["name"] is not None and params["disks"]:
         yield "disks: a guest with another name gets all disks; leave out name or disks"
+    if params["job_timeout"] < 1:
+        yield f"job_timeout: must be at least 1, not {params['job_timeout']}"
     if not 0 <= params["keep_replaced_h"] <= _MOST_H:
         yield f"keep_replaced_h: must be from 0 to {_MOST_H}, not {params['keep_replaced_h']}"

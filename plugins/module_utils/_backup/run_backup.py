@@ -175,6 +175,13 @@ class BackupGuestHost:
             for name, xml in libvirt_backup.checkpoints(self._connection, uuid)
         ]
 
+    def stands_on(self, uuid: str) -> str | None:
+        """The ID of the point that the guest with this UUID runs on; None: it does not, or is not here."""
+        if libvirt_query.find_by_uuid(self._connection, uuid) is None:
+            return None
+        noted = states.record(libvirt_query.by_uuid(self._connection, uuid), BACKED)
+        return os.path.basename(xml_backed.read(noted, uuid).stands_on or "") or None
+
     def backup_job(self, uuid: str) -> tuple[str, ...] | None:
         """The files that a running backup writes; None if there is none."""
         xml = libvirt_query.backup_xml(libvirt_query.by_uuid(self._connection, uuid))
@@ -359,7 +366,8 @@ class _Work:
 
     def is_same(self, step: plan_backup_steps.DeletePoint) -> None:
         """Check that the point is the same, and nothing stands on it."""
-        plan_backup.check_same_point(step, self._current().of(step.uuid))
+        seen = plan_backup.scene(self.spec, BackupGuestHost(self.connection))
+        plan_backup.check_same_point(step, seen.points, seen.pinned)
 
     def delete(self, step: plan_backup_steps.DeletePoint) -> None:
         """Delete a point."""

@@ -17,18 +17,21 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_restored,
     libvirt_backup,
     plan_backup_steps,
+    plan_instant,
     plan_points,
     plan_restore,
 )
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import Pin, Repository, needed
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import (
     RestoreNetwork,
     RestorePlan,
+    RestoreScene,
     RestoreSpec,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost
-from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import macs_on
+from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost, note
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import macs_on, pausing, reporting
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host
@@ -46,6 +49,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.run_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
     files_qemu_img,
+    libvirt_blockjob,
     libvirt_storage,
     plan_clone_spec,
     run_disposal,
@@ -69,10 +73,11 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
         gate.hold(stack, lambda: locks.locked(name, plan_restore.another_run(name)))
         progress = Progress(run_disk_move.progress_file(spec.name or spec.guest))
         gate.hold(stack, lambda: progress)
-        work = RestoreWork(connection, spec, progress)
+        work = RestoreWork(connection, spec, progress, timeout_s=params["job_timeout"])
         made, told = work.converge(gate)
     took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
-    more = {"uuid": made.uuid, "point": made.point, "kept": list(made.kept)}
+    runs = {} if work.running_at is None else {"running_after_s": round(work.running_at - since, 1)}
+    more = {"uuid": made.uuid, "point": made.point, "kept": list(made.kept), **runs}
     return {**run_guests.result(made.name, made, told), **more, **took}
 
 
@@ -138,8 +143,9 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
 class RestoreWork:
     """The steps of one restore."""
 
-    def __init__(self, connection: t.Any, spec: RestoreSpec, tell: Progress) -> None:
-        self.connection, self.spec, self.tell = connection, spec, tell
+    def __init__(self, connection: t.Any, spec: RestoreSpec, tell: Progress, *, timeout_s: int = 0) -> None:
+        self.connection, self.spec, self.tell, self.timeout_s = connection, spec, tell, timeout_s
+        self.running_at: float | None = None
         self.host = RestoreGuestHost(connection, tell)
         self._uuid = ""
 
@@ -172,6 +178,9 @@ class RestoreWork:
     def restore(self, step: plan_backup_steps.RestoreDisk) -> None:
         """Write a disk to a new file."""
         source = plan_points.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
+        if step.instant:
+            files_restored.overlay(source, step.path)
+            return
         size = step.size_bytes
 
         def told(percent: float) -> None:
@@ -235,6 +244,70 @@ class RestoreWork:
     def start(self, step: plan_backup_steps.StartRestored) -> None:
         """Start the guest."""
         libvirt_snapshot.start(self.connection, step.uuid, step.guest)
+        self.running_at = time.monotonic()
+
+    def resume(self, step: plan_backup_steps.ResumeRestored) -> None:
+        """Resume the guest."""
+        with explained("resume", step.guest):
+            libvirt_query.by_uuid(self.connection, step.uuid).resume()
+
+    def keep(self, step: plan_backup_steps.KeepPoint) -> None:
+        """Note in the repository that the guest runs on the point, and let QEMU read that."""
+        points = needed(self._repository().points, step.point.id)
+        pin = Pin(step.guest, step.uuid, self.host.host_uuid(), self.host.now_s())
+        files_repository.lend(self.spec.repository, points, pin)
+
+    def _repository(self) -> Repository:
+        return RestoreGuestHost(self.connection).repository(self.spec.repository)
+
+    def pause_on_errors(self, step: plan_backup_steps.PauseOnErrors) -> None:
+        """Note with the guest that it stands on the point, and let it pause if a disk cannot be read."""
+        note(self.connection, step.uuid, stands_on=step.folder, disks=step.targets, stops=step.stops)
+        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
+        definition.define(self.connection, step.guest, pausing(found.xml, step.targets)[0])
+
+    def relink(self, step: plan_backup_steps.RelinkDisk) -> None:
+        """Let a disk of a guest that is off stand on its point again."""
+        source = plan_points.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
+        files_qemu_img.repoint(step.path, source, "qcow2")
+
+    def verify(self, step: plan_backup_steps.VerifyPoint) -> None:
+        """Check the files of the point."""
+        seen = RestoreScene(self.spec, self._repository(), step.point, self.host, None)
+        found = plan_points.damages_of(seen, step.point, [disk.target for disk in seen.disks])
+        plan_instant.check_verified(step, found)
+
+    def pull(self, step: plan_backup_steps.PullDisk) -> None:
+        """Copy what the disk reads from the repository into it."""
+        try:
+            libvirt_blockjob.pull(
+                self.connection,
+                step.uuid,
+                step.target,
+                timeout_s=self.timeout_s,
+                progress=lambda done, total: self.tell("copy", done, total),
+            )
+        except Failed as error:
+            raise Failed(
+                f"{error}; {step.guest} stands on backup {step.ident} until all of it is copied: see to it that "
+                f"{self.spec.repository} can be read, and run again"
+            ) from error
+
+    def release(self, step: plan_backup_steps.ReleasePoint) -> None:
+        """Note with the guest and in the repository that it needs the point no more."""
+        host = RestoreGuestHost(self.connection)
+        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
+        chains = {
+            str(disk.path): host.chain(str(disk.path), disk.format) for disk in host.disks(found.xml) if disk.path
+        }
+        plan_instant.check_released(step, {path: [link.path for link in links[1:]] for path, links in chains.items()})
+        definition.define(self.connection, step.guest, reporting(found.xml, step.stops))
+        files_repository.unpin(step.folder, step.uuid)
+        repository = host.repository(self.spec.repository)
+        held = [ident for ident, pins in repository.pins.items() if pins]
+        then = os.path.basename(os.path.dirname(step.folder))
+        files_repository.take_back(self.spec.repository, plan_instant.closable(repository, then, held))
+        note(self.connection, step.uuid, stands_on=None, disks=(), stops=())
 
 
 _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
@@ -244,4 +317,11 @@ _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object
     plan_backup_steps.ForgetCheckpoints: Looked(RestoreWork.are_own, RestoreWork.forget),
     plan_backup_steps.PutInPlace: Looked(RestoreWork.is_replaceable, RestoreWork.put_in_place),
     plan_backup_steps.StartRestored: RestoreWork.start,
+    plan_backup_steps.ResumeRestored: RestoreWork.resume,
+    plan_backup_steps.KeepPoint: RestoreWork.keep,
+    plan_backup_steps.PauseOnErrors: RestoreWork.pause_on_errors,
+    plan_backup_steps.RelinkDisk: RestoreWork.relink,
+    plan_backup_steps.VerifyPoint: RestoreWork.verify,
+    plan_backup_steps.PullDisk: RestoreWork.pull,
+    plan_backup_steps.ReleasePoint: RestoreWork.release,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, xml_cloned
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, xml_backed, xml_cloned
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_record import RECORD
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     text,
 )
 
-__all__ = ["connect", "definition", "macs_on", "read_only_files"]
+__all__ = ["connect", "definition", "macs_on", "pausing", "read_only_files", "reporting"]
 
 _NIC = ("mac", "model", "address", "alias", "boot", "acpi")  # of an interface, whatever it is connected to
 # What the record of then tells of files and migrations of then.
@@ -40,10 +40,12 @@ def definition(
     volumes: t.Sequence[OwnedVolume],
     network: str | None = None,
     taken: t.Collection[str] = (),
+    stands_on: str | None = None,
 ) -> str:
     """The definition of a point with restored disks (path and format by target), seed and UEFI variables, and with the
     record of these. With another UUID it has nothing of what only the original can be or have, except MAC addresses, if
-    all interfaces go to a `network` where none was then, and where none has them now (`taken`).
+    all interfaces go to a `network` where none was then, and where none has them now (`taken`). With the folder of a
+    point that it stands on, it pauses if that cannot be read.
     """
     before = parse(then)
     kept = [_mac(nic) if _network(nic) != network else None for nic in before.iterfind("devices/interface")]
@@ -67,6 +69,44 @@ def definition(
             element.getparent().remove(element)
     child(root, "metadata")
     row.graft(root, {"volumes": RECORD["volumes"]}, {"volumes": tuple(volumes)})
+    if not stands_on:
+        return text(root)
+    xml, stops = pausing(text(root), files)
+    return _noted(xml, xml_backed.BackupNote(stands_on=stands_on, disks=tuple(files), stops=stops), uuid)
+
+
+def _noted(xml: str, note: xml_backed.BackupNote, uuid: str) -> str:
+    root = parse(xml)
+    metadata = child(root, "metadata")
+    for former in metadata.findall(resolve("corral-backup:guest")):
+        metadata.remove(former)
+    told = parse(xml_backed.document(note, uuid))
+    make(metadata, "corral-backup:guest", **dict(told.attrib))
+    return text(root)
+
+
+def pausing(xml: str, targets: t.Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """The definition of a guest that pauses if one of these disks cannot be read, and that names nothing below them;
+    and the targets of those that did not pause it before.
+    """
+    root, stops = parse(xml), list[str]()
+    for disk in root.iterfind("devices/disk"):
+        target, driver = disk.find("target").get("dev"), disk.find("driver")
+        if target in targets:
+            for store in disk.findall("backingStore"):
+                disk.remove(store)
+            if driver.get("error_policy") is None and driver.get("rerror_policy") is None:
+                driver.set("error_policy", "stop")
+                stops.append(target)
+    return text(root), tuple(stops)
+
+
+def reporting(xml: str, targets: t.Collection[str]) -> str:
+    """The definition of a guest that gets errors of these disks again, as QEMU does it by default."""
+    root = parse(xml)
+    for disk in root.iterfind("devices/disk"):
+        if disk.find("target").get("dev") in targets and disk.find("driver").get("error_policy") == "stop":
+            disk.find("driver").attrib.pop("error_policy")
     return text(root)
 
 

@@ -89,6 +89,7 @@ class MigratingGuest:
     snapshots: tuple[Snapshot, ...] = ()
     snapshot_records: tuple[SnapshotRecord, ...] = ()  # what the collection records of them
     job: str = ""  # what libvirt is at work on
+    held: str = ""  # the remedy, if it runs on a backup
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import version
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import HELD
 from ansible_collections.corral.virt.plugins.module_utils._migration import plan_snapshots
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPIED,
@@ -203,6 +204,8 @@ def _what_it_is_tied_to(
     for kept in guest.managed_state:
         if kept in _KEPT and not (kept == "checkpoints" and guest.backups):
             yield _KEPT[kept].format(name=guest.name)
+    if guest.held:
+        yield f"{HELD}; {guest.held}"
     if guest.job:
         yield (
             f"libvirt is running a job on it ({guest.job}); wait for that, or abort it (virsh domjobabort {guest.name})"

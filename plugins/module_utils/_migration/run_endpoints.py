@@ -13,6 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_record,
     libvirt_query,
+    xml_backed,
     xml_host,
     xml_host_bindings,
 )
@@ -135,6 +136,7 @@ def guest(connection: t.Any, found: FoundGuest, snapshots: t.Sequence[Snapshot] 
         snapshots=tuple(snapshots),
         snapshot_records=snapshot_records(found),
         job=job,
+        held=xml_backed.held(found.xml),
         local_state=tuple((path, files_shared_storage.holder(path)) for path in xml_host_bindings.local_state(xml)),
         **xml_host_bindings.needs(xml),
     )

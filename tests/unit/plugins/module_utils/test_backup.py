@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_repository,
     plan_backup,
     plan_backup_info,
+    plan_instant,
     plan_repository,
     xml_backup,
 )
@@ -21,11 +22,15 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     BackupDisk,
     BackupPoint,
     BrokenPoint,
+    Pin,
     Repository,
     RepositoryFacts,
     chains,
     manifest,
+    needed,
+    pin_text,
     read_manifest,
+    read_pin,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import (
     BackupPlan,
@@ -45,6 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, seconds
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables
 
@@ -110,6 +116,8 @@ class Host:
     broken: tuple[BrokenPoint, ...] = ()
     place: RepositoryFacts = PLACE
     clock: int = NOW_S
+    pins: t.Mapping[str, tuple[Pin, ...]] = dataclasses.field(default_factory=dict)
+    standing: str | None = None
 
     def guest(self, name: str) -> FoundGuest | None:
         live = self.xml if self.running else None
@@ -120,7 +128,7 @@ class Host:
         return self.place
 
     def repository(self, _path: str) -> Repository:
-        return Repository(REPOSITORY, self.points, self.broken, self.unfinished)
+        return Repository(REPOSITORY, self.points, self.broken, self.unfinished, {}, self.pins)
 
     def disks(self, _xml: str) -> tuple[GuestDisk, ...]:
         return self.all_disks
@@ -156,6 +164,9 @@ class Host:
 
     def host_uuid(self) -> str:
         return HOST
+
+    def stands_on(self, _uuid: str) -> str | None:
+        return self.standing
 
     def token(self) -> str:
         return "1a2b3c4d"
@@ -378,6 +389,55 @@ def test_old_points_go_and_none_that_a_kept_one_stands_on() -> None:
     assert deleted(Host(points)) == []
     off = (*chain(1, 2), point(20, checkpoint=None, running=False), point(21, checkpoint=None, running=False))
     assert deleted(Host(off, running=False, file=(7, 6, 1)), daily=1) == [ident(21), ident(20)], "changes go on from 2"
+
+
+@pytest.mark.parametrize(
+    ("host", "age_s", "standing", "held"),
+    [
+        ("h2", 90 * DAY_S, None, True),
+        (HOST, 90 * DAY_S, ident(2), True),
+        (HOST, 90 * DAY_S, None, False),
+        (HOST, 60, None, True),
+        (HOST, 60, ident(3), False),
+    ],
+    ids=["of another host", "runs on it", "gone", "not there yet", "on another one by now"],
+)
+def test_points_that_a_guest_runs_on_stay(host: str, age_s: int, standing: str | None, *, held: bool) -> None:
+    points = (*chain(1, 2, 3), *chain(10, 11))
+    pins = {ident(2): (Pin("i", "u", host, NOW_S - age_s),)}
+    seen = Host(points, pins=pins, standing=standing)
+    assert deleted(seen, daily=1) == [ident(3), *([] if held else [ident(2), ident(1)])]
+    last = Host(chain(1, 2), pins=pins, standing=standing)
+    if not held:
+        assert [str(step) for step in planned(last, point=ident(2)).steps] == [f"delete backup {ident(2)} of g (0 MiB)"]
+        return
+    where = " on the host with UUID h2" if host == "h2" else ""
+    with pytest.raises(Refused, match=f"cannot delete backup {ident(2)} of g: i{where} runs on it until all of it is"):
+        planned(last, point=ident(2))
+    with pytest.raises(Refused, match="it has changed meanwhile"):
+        plan_backup.check_same_point(DeletePoint("g", UUID, last.points[1]), last.points, [ident(2)])
+
+
+def test_pins() -> None:
+    pin = Pin("i", "u", "h", 7)
+    assert read_pin(pin_text(pin), "u") == pin and read_pin("{", "u") == Pin("u", "u", "", 0)
+    assert [one.id for one in needed(chain(1, 2, 3), ident(2))] == [ident(2), ident(1)]
+    closes = plan_instant.closable(Repository("r", (*chain(1, 2, 3), *chain(10, 11))), UUID, [ident(2)])
+    assert [one.id for one in closes] == [ident(3), ident(10), ident(11)]
+
+
+def test_a_guest_that_runs_on_a_backup_gets_none() -> None:
+    noted = xml_backed.document(BackupNote(stands_on=f"/srv/b/{UUID}/{ident(1)}"), UUID).replace(
+        "<guest", "<b:guest xmlns:b='urn:corral:virt:backup:1'"
+    )
+    xml = f"<domain><name>g</name><uuid>{UUID}</uuid><metadata>{noted}</metadata><devices/></domain>"
+    go_on = f"-e repository=/srv/b -e guest={UUID} -e point={ident(1)} -e instant=true"
+    with pytest.raises(Refused, match=f"it runs on a backup until that is copied; wait.*{go_on}"):
+        planned(Host(xml=xml))
+    assert "new_name=h -e instant=true" in xml_backed.held(
+        xml.replace(f"<uuid>{UUID}", "<uuid>u").replace("e>g<", "e>h<").replace(sealed(UUID), sealed("u"))
+    )
+    assert xml_backed.held(xml.replace(f"<uuid>{UUID}", "<uuid>u")) == "", "the note of another guest"
 
 
 def test_what_was_seen_must_still_be_so() -> None:

@@ -48,6 +48,7 @@ CASES: dict[str, tuple[dict[str, t.Any], ...]] = {
     "host-passthrough": ({"cpu_mode": "host-passthrough"}, {"cpu_xml": "<cpu><model>other</model></cpu>"}, {}, {}),
     "cannot be migrated": ({"devices": ("a pci device",)}, {}, {}, {}),
     "managedsave-remove": ({"managed_state": ("managed_save",)}, {}, {}, {}),
+    "it runs on a backup until that is copied; wait": ({"held": "wait"}, {}, {}, {}),
     "domjobabort": ({"job": "a block job on vda"}, {}, {}, {}),
     "a tunnel cannot carry a storage copy": ({}, {}, {}, {"transport": "tunnelled"}),
     "does not support parallel": ({}, {}, {}, {"parallel": 2}),

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._backup import plan_restore
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant, plan_restore
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     MARKER,
     BackupDisk,
@@ -22,18 +22,32 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     DefineRestored,
     ForgetCheckpoints,
     PutInPlace,
+    ReleasePoint,
     RestoreDisk,
     SwappedDisk,
+    VerifyPoint,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import (
     RestoreNetwork,
     RestorePlan,
     RestoreSpec,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import definition, macs_on
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
+from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import (
+    definition,
+    macs_on,
+    pausing,
+    reporting,
+)
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
+    BadInput,
+    Failed,
+    NotFound,
+    Refused,
+    VirtError,
+)
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_backed
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, disks
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import ChainLink
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
@@ -89,6 +103,7 @@ class Host:
 
     here: str = ""  # the definition of the guest; empty: it is gone
     running: bool = False
+    state: str = ""
     persistent: bool = True
     others: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # UUIDs of other guests
     points: tuple[BackupPoint, ...] = POINTS
@@ -127,7 +142,9 @@ class Host:
 
     def guest_with(self, _uuid: str) -> FoundGuest | None:
         live = self.here if self.running else None
-        return FoundGuest("g", UUID, "", self.persistent, False, self.here, live) if self.here else None
+        if not self.here:
+            return None
+        return FoundGuest("g", UUID, self.state, self.persistent, False, self.here, live)
 
     def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         return tuple(disks(xml, lambda _pool, volume: f"/p/{volume}"))
@@ -267,11 +284,123 @@ def test_disks_that_one_of_both_lacks() -> None:
     )
 
 
+FOLDER = f"/r/{UUID}/{NEXT}"
+
+
+def ends(name: str = "g", *targets: str) -> list[str]:
+    """The last steps of an instant restore."""
+    pulls = [f"copy disk {target} of {name} from backup {NEXT} while it runs" for target in targets]
+    return [f"check backup {NEXT}, on which {name} runs", *pulls, f"release backup {NEXT} from {name}"]
+
+
+def keeps(name: str = "g") -> str:
+    return f"keep backup {NEXT} until {name} has all of it"
+
+
+def created(path: str, name: str = "g") -> str:
+    return f"create disk {path} of {name} on backup {NEXT}"
+
+
+def standing(name: str = "g", uuid: str = UUID, *, on: str = FOLDER) -> str:
+    """A guest that stands on a point since an earlier run."""
+    made = definition(
+        TWO,
+        name=name,
+        uuid=uuid,
+        files={"vda": ("/i/g.qcow2", "qcow2"), "vdb": ("/i/b", "qcow2")},
+        seed=None,
+        nvram=None,
+        volumes=(),
+        stands_on=on,
+    )
+    assert made.count("error_policy") == 2
+    return made
+
+
+def test_instant_anew() -> None:
+    made = planned(Host(files=(), damaged=["vda.qcow2"]), instant=True)
+    assert [str(step) for step in made.steps] == [
+        keeps(),
+        created("/i/g.qcow2"),
+        created("/i/g-vdb.qcow2"),
+        "define g",
+        "start g",
+        *ends("g", "vda", "vdb"),
+    ], "disks are checked when it runs"
+    [define] = [step for step in made.steps if isinstance(step, DefineRestored)]
+    assert xml_backed.within(parse(define.xml)) == BackupNote(
+        stands_on=FOLDER, disks=("vda", "vdb"), stops=("vda", "vdb")
+    )
+    [release] = [step for step in made.steps if isinstance(step, ReleasePoint)]
+    assert (release.folder, release.stops) == (FOLDER, ("vda", "vdb"))
+    with pytest.raises(Refused, match=r"domain\.xml is damaged"):
+        planned(Host(files=(), damaged=["domain.xml"]), instant=True)
+    with pytest.raises(Refused, match=f"backup {FULL}, which it stands on, is damaged"):
+        planned(Host(files=(), points=POINTS[1:]), instant=True)
+
+
+def test_instant_in_place() -> None:
+    own = "<driver name='qemu' type='qcow2' rerror_policy='report'/>"
+    now = TWO.replace("<driver name='qemu' type='raw'/>", own)
+    made = planned(Host(here=now), confirm="g", instant=True)
+    assert [str(step) for step in made.steps] == [
+        keeps(),
+        created("/i/g.qcow2.restored"),
+        created("/i/g.raw.restored"),
+        "let g pause if vda, vdb cannot be read",
+        "put the restored disks of g in place: /i/g.qcow2, /i/g.raw",
+        "delete disk /i/g.qcow2.replaced, after 168 h in /i/.corral/.removed",
+        "delete disk /i/g.raw.replaced, after 168 h in /i/.corral/.removed",
+        "start g",
+        *ends("g", "vda", "vdb"),
+    ]
+    [release] = [step for step in made.steps if isinstance(step, ReleasePoint)]
+    assert release.stops == ("vda",), "the other one stays as its owner has set it"
+    xml, stops = pausing(now, ["vda", "vdb"])
+    assert stops == ("vda",) and text(parse(reporting(xml, stops))) == text(parse(now))
+    with pytest.raises(Refused, match="disk vdb is raw, and only qcow2 disks can stand on a backup"):
+        planned(Host(here=TWO), confirm="g", instant=True)
+
+
+def test_instant_goes_on() -> None:
+    """From what an interrupted run has left, whatever point is the newest by now."""
+    below = [f"{FOLDER}/vda.qcow2"]
+    host = Host(here=standing(), running=True, chains=below)
+    assert steps(host, instant=True) == [keeps(), *ends("g", "vda", "vdb")]
+    assert steps(host, instant=True, point=NEXT, confirm="g") == steps(host, instant=True)
+    assert steps(dataclasses.replace(host, running=False), instant=True)[:2] == [keeps(), "start g"]
+    assert steps(dataclasses.replace(host, chains=()), instant=True) == [keeps(), *ends("g")], "all is copied"
+    died = dataclasses.replace(host, chains=(), running=False)
+    again = [f"let disk {target} of g stand on backup {NEXT} again" for target in ("vda", "vdb")]
+    assert steps(died, instant=True) == [keeps(), *again, "start g", *ends("g", "vda", "vdb")], "it was not on the disk"
+    paused = dataclasses.replace(host, state="paused")
+    assert steps(paused, instant=True)[:2] == [keeps(), "resume g"]
+    with pytest.raises(Refused, match=f"it runs on a backup until that is copied; .* -e point={NEXT} "):
+        steps(host)
+    with pytest.raises(Refused, match="it is running; shut it down"):
+        steps(host, instant=True, point=FULL, confirm="g")
+    off = dataclasses.replace(host, running=False, files=("/i/g.qcow2", "/i/b"))
+    assert f"release backup {NEXT} from g" in steps(off, point=FULL, confirm="g"), "another point instead"
+    half = dataclasses.replace(off, files=("/i/g.qcow2", "/i/b.restored"), unfinished=["/i/b.restored"])
+    assert steps(half, instant=True, confirm="g")[1] == created("/i/g.qcow2.restored"), "the disks are not in place yet"
+
+
+def test_instant_ends_only_when_nothing_is_below() -> None:
+    step = ReleasePoint("g", UUID, FOLDER)
+    plan_instant.check_released(step, {"/i/a": ["/i/base"], "/i/b": []})
+    with pytest.raises(Refused, match=r"/i/a still stands on /r/.*run again"):
+        plan_instant.check_released(step, {"/i/a": [f"/r/{UUID}/{FULL}/vda.qcow2"]})
+    check = VerifyPoint("g", UUID, POINTS[0])
+    plan_instant.check_verified(check, [])
+    with pytest.raises(Failed, match=r"g runs on backup .* damaged: x; switch it off \(virsh destroy g\), and restore"):
+        plan_instant.check_verified(check, ["x"])
+
+
 def test_a_chain_in_the_definition_goes() -> None:
     chain = "<backingStore type='file'><format type='qcow2'/><source file='/i/base'/></backingStore>"
     host = Host(here=document(disk("vda", "/i/g.qcow2", more=chain)), chains=["/i/base"])
     made = planned(host, confirm="g", disks=("vda",))
-    assert str(made.steps[-1]) == "define g (its disks stand on no other file)"
+    assert str(made.steps[1]) == "define g (its disks stand on no other file)", "before the record of the new disk"
 
 
 def test_what_an_interrupted_run_has_left() -> None:
@@ -372,7 +501,7 @@ def test_all_problems_at_once() -> None:
 def options(**given: t.Any) -> dict[str, t.Any]:
     """All options of the module."""
     names = ("point", "at", "name", "disks", "pool", "confirm", "network")
-    bare = {"repository": "/r", "guest": "g", "run": False, "keep_replaced_h": 168}
+    bare = {"repository": "/r", "guest": "g", "run": False, "keep_replaced_h": 168, "instant": False, "job_timeout": 9}
     return {**dict.fromkeys(names), **bare, **given}
 
 
