@@ -66,6 +66,7 @@ KNOWN = {
     "plugins/module_utils/_backup/files_proof.py:remove": LOOKED,
     "plugins/module_utils/_backup/libvirt_proof.py:remove_network": LOOKED,
     "plugins/module_utils/_backup/files_repository.py:_remove": LOOKED,
+    "plugins/module_utils/_backup/files_repository.py:unpin": LOOKED,
     "plugins/module_utils/_backup/files_repository.py:finish": UNFINISHED,
     "plugins/module_utils/_backup/files_repository.py:create": UNFINISHED,
     "plugins/module_utils/_backup/files_repository.py:_name": UNFINISHED,

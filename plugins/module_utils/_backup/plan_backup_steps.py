@@ -353,6 +353,13 @@ class PullDisk(BackupStep):
 class ReleasePoint(BackupStep):
     """Note that the guest needs its point no more, and let only root read that."""
 
+    look: t.ClassVar[Look | None] = Look(
+        at="that no disk of the guest stands on a file of the repository",
+        holds="the guest's lock on this host",
+        leaves="the note in the repository, which keeps the point",
+        by=("uuid", "folder"),
+    )
+
     folder: str  # of the point
     stops: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # disks that pause it only until now
 

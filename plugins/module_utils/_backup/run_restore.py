@@ -293,14 +293,19 @@ class RestoreWork:
                 f"{self.spec.repository} can be read, and run again"
             ) from error
 
-    def release(self, step: plan_backup_steps.ReleasePoint) -> None:
-        """Note with the guest and in the repository that it needs the point no more."""
+    def stands_alone(self, step: plan_backup_steps.ReleasePoint) -> None:
+        """Check that no disk stands on a file of the repository."""
         host = RestoreGuestHost(self.connection)
         found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
         chains = {
             str(disk.path): host.chain(str(disk.path), disk.format) for disk in host.disks(found.xml) if disk.path
         }
         plan_instant.check_released(step, {path: [link.path for link in links[1:]] for path, links in chains.items()})
+
+    def release(self, step: plan_backup_steps.ReleasePoint) -> None:
+        """Note with the guest and in the repository that it needs the point no more."""
+        host = RestoreGuestHost(self.connection)
+        found = libvirt_query.found(libvirt_query.by_uuid(self.connection, step.uuid))
         definition.define(self.connection, step.guest, reporting(found.xml, step.stops))
         files_repository.unpin(step.folder, step.uuid)
         repository = host.repository(self.spec.repository)
@@ -323,5 +328,5 @@ _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object
     plan_backup_steps.RelinkDisk: RestoreWork.relink,
     plan_backup_steps.VerifyPoint: RestoreWork.verify,
     plan_backup_steps.PullDisk: RestoreWork.pull,
-    plan_backup_steps.ReleasePoint: RestoreWork.release,
+    plan_backup_steps.ReleasePoint: Looked(RestoreWork.stands_alone, RestoreWork.release),
 }
