@@ -126,6 +126,7 @@ def main(names: t.Sequence[str]) -> int:
         try:
             for row in measuring:
                 rows.append(row)
+                say("  ".join(row.cells()))  # an interrupted run has shown it
         except Failed as error:
             failed = f"Failed: {error}"
     REPORT.write_text(json.dumps([row.data() for row in rows], indent=2) + "\n")
