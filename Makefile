@@ -121,6 +121,10 @@ docs: venv ## check the documentation: modules, roles, guides, changelog fragmen
 	  lint-collection-docs --plugin-docs --validate-collection-refs all --check-extra-docs-refs $(COLLECTION)
 	antsibull-changelog lint
 
+.PHONY: site
+site: venv ## the documentation as pages, with all links and pictures checked: build/site/html/index.html
+	@PYTHONPATH=.cache python $(TOOLS)/site.py
+
 .PHONY: build
 build: venv ## build the collection's tarball, install it aside and read it back; leaves build/
 	rm -rf build/installed build/corral-virt-*.tar.gz
