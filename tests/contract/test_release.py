@@ -48,6 +48,7 @@ def test_a_release_is_signed_and_can_be_installed(tmp_path: Path) -> None:
         "collection",
         "install",
         "--offline",
+        "--force",
         "-p",
         tmp_path / "there",
         out / "corral-virt-1.0.0.tar.gz",
