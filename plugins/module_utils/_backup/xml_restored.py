@@ -64,15 +64,19 @@ def definition(
             _let_be_file(disk, seed, "raw")
     if nvram:
         _set_variables(root, nvram)
+    _record(root, volumes)
+    if not stands_on:
+        return text(root)
+    xml, stops = pausing(text(root), files)
+    return _noted(xml, xml_backed.BackupNote(stands_on=stands_on, disks=tuple(files), stops=stops), uuid)
+
+
+def _record(root: t.Any, volumes: t.Sequence[OwnedVolume]) -> None:
     for tag in _OF_THEN:
         for element in root.findall(f"metadata/{resolve('corral:guest')}/{resolve('corral:' + tag)}"):
             element.getparent().remove(element)
     child(root, "metadata")
     row.graft(root, {"volumes": RECORD["volumes"]}, {"volumes": tuple(volumes)})
-    if not stands_on:
-        return text(root)
-    xml, stops = pausing(text(root), files)
-    return _noted(xml, xml_backed.BackupNote(stands_on=stands_on, disks=tuple(files), stops=stops), uuid)
 
 
 def _noted(xml: str, note: xml_backed.BackupNote, uuid: str) -> str:
