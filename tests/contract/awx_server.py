@@ -22,6 +22,8 @@ DEFAULTS: dict[str, dict[str, t.Any]] = {
     "projects": {"scm_revision": ""},
     "workflow_job_template_nodes": {"unified_job_template": None},
 }
+# What one may be allowed to do with an object.
+ROLES = {"job_templates": ("admin", "execute", "read"), "teams": ("admin", "member", "read")}
 SINGULAR = {"inventories": "inventory"}
 # Fields that AWX keeps as texts: what is nothing becomes an empty one.
 TEXTS = {"inventories": ("kind",), "inventory_sources": ("source_vars",)}
@@ -36,6 +38,8 @@ class Awx:
         self.objects: dict[str, list[Thing]] = {"credential_types": [{"id": 1, "name": "Machine", "inputs": {}}]}
         self.related: dict[str, list[int]] = {}
         self.surveys: dict[int, Thing] = {}
+        self.roles: dict[int, Thing] = {}
+        self.prefix = API  # of an automation platform: /api/controller/v2/
         self.secrets: dict[int, Thing] = {}
         self.writes: list[str] = []
         self.playbooks: list[str] = []  # what AWX finds in the project
@@ -51,7 +55,16 @@ class Awx:
         self._last += 1
         thing = {"id": self._last, **DEFAULTS.get(endpoint, {}), **_stored(endpoint, fields)}
         self.objects.setdefault(endpoint, []).append(thing)
+        self.roles[thing["id"]] = {
+            f"{role}_role": {"id": self.add("roles", {"name": role})["id"]} for role in ROLES.get(endpoint, ())
+        }
         return thing
+
+    def granted(self, kind: str, endpoint: str, name: str, role: str) -> list[str]:
+        """Which teams or users have this role on an object."""
+        number = self.roles[self.named(endpoint, name)["id"]][f"{role}_role"]["id"]
+        ids = self.related.get(f"roles/{number}/{kind}", [])
+        return sorted(str(thing.get("name") or thing["username"]) for thing in self.objects[kind] if thing["id"] in ids)
 
     def named(self, endpoint: str, name: str) -> Thing:
         """The object of that name; IndexError where there is none."""
@@ -65,18 +78,18 @@ class Awx:
 
     def shown(self, endpoint: str, thing: Thing) -> Thing:
         """As AWX shows it: with its address and without its secrets."""
-        url = f"{API}{endpoint}/{thing['id']}/"
+        url = f"{self.prefix}{endpoint}/{thing['id']}/"
         related = {"survey_spec": f"{url}survey_spec/", "update": f"{url}update/"}
         if endpoint == "workflow_job_template_nodes" and thing["unified_job_template"]:
             kind = "job_templates" if self._find("job_templates", thing["unified_job_template"]) else "approvals"
-            related["unified_job_template"] = f"{API}{kind}/{thing['unified_job_template']}/"
+            related["unified_job_template"] = f"{self.prefix}{kind}/{thing['unified_job_template']}/"
         kind = SINGULAR.get(endpoint, endpoint.removesuffix("s"))
         return {
             **thing,
             "type": kind,
             "url": url,
             "related": related,
-            "summary_fields": {},
+            "summary_fields": {"object_roles": self.roles.get(thing["id"], {})},
             **self._hidden(endpoint, thing),
         }
 
@@ -220,7 +233,11 @@ def _handler(state: Awx) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self) -> None:
             url = urllib.parse.urlsplit(self.path)
-            parts = re.sub(r"/+", "/", url.path).removeprefix(API).strip("/").split("/")
+            path = re.sub(r"/+", "/", url.path)
+            if not path.startswith(state.prefix):
+                self._send(404, {"detail": "Not found."})
+                return
+            parts = path.removeprefix(state.prefix).strip("/").split("/")
             length = int(self.headers.get("Content-Length") or 0)
             data = json.loads(self.rfile.read(length) or b"{}")
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":

@@ -62,7 +62,7 @@ class Setup:
         self.place, self.url, self.held, self.collections = place, url, held, collections
         self.code, self.changed = 0, -1
 
-    def run(self, *flags: str, **wish: t.Any) -> str:
+    def run(self, *flags: str, env: dict[str, str] | None = None, **wish: t.Any) -> str:
         """What the playbook printed, in one line."""
         output = {"awx_host": self.url, "ansible_python_interpreter": sys.executable, **WISH, **wish}
         output = {name: value for name, value in output.items() if value is not ...}
@@ -70,6 +70,7 @@ class Setup:
         environment = defaults(ANSIBLE_COLLECTIONS_PATH=self.collections)
         for name in ("CONTROLLER_HOST", "CONTROLLER_OAUTH_TOKEN", "http_proxy", "HTTP_PROXY"):
             environment.pop(name, None)
+        environment.update(env or {})
         done = preloaded.run(words, cwd=self.place, env=environment, timeout_s=900, given=None)
         self.code, text = done.returncode, done.stdout + done.stderr
         found = re.search(r"changed=(\d+)", text)
@@ -192,6 +193,49 @@ def test_a_project_without_the_playbooks_gets_no_job_templates(broken: bool, awx
         assert f"The project corral.virt has no {PLAYBOOKS[0]}, {PLAYBOOKS[1]}. Copy the missing files" in output
 
 
+TEAMS = [{"name": "web", "users": ["alice"], "run": ["start", "query"]}, {"name": "night", "run": ["query"]}]
+MAIL = {
+    "name": "mail",
+    "type": "email",
+    "when": ["error"],
+    "configuration": {"host": "mail.example.org", "recipients": ["ops@example.org"], "password": "the mail's secret"},
+}
+
+
+def test_teams_run_what_they_may_and_are_told(awx: Setup) -> None:
+    awx.held.add("users", {"username": "alice"})
+    wish = {"awx_teams": TEAMS, "awx_notifications": [MAIL], **FEW_ONLY}
+    output = awx.run("--check", **wish)
+    assert awx.code == 0 and awx.held.writes == [], output
+    output = awx.run("-vvv", **wish)
+    assert awx.code == 0 and "the mail's secret" not in output, output
+
+    def may(name: str) -> list[str]:
+        return awx.held.granted("teams", "job_templates", f"corral.virt.{name}", "execute")
+
+    assert (may("start"), may("query"), may("site")) == (["web"], ["night", "web"], [])
+    assert awx.held.granted("users", "teams", "web", "member") == ["alice"]
+    start = awx.held.named("job_templates", "corral.virt.start")
+    assert awx.held.related[f"job_templates/{start['id']}/notification_templates_error"] == [
+        awx.held.named("notification_templates", "mail")["id"]
+    ]
+    asked = ("diff_mode", "forks", "job_type", "limit", "timeout", "verbosity")
+    assert start["diff_mode"] and all(start[f"ask_{name}_on_launch"] for name in asked)
+    output = awx.run(**{**wish, "awx_teams": [{"name": "web", "run": ["query"]}, TEAMS[1]]})
+    assert (awx.code, may("start"), may("query")) == (0, [], ["night", "web"]), output
+    output = awx.run("--check", **{**wish, "awx_teams": [{"name": "web", "run": ["query"]}]})
+    assert (awx.code, awx.changed) == (0, 0), output
+
+
+def test_the_address_of_an_automation_platform_has_a_prefix(awx: Setup) -> None:
+    """Which awx.awx takes from a variable of the environment."""
+    awx.held.prefix = "/api/controller/v2/"
+    output = awx.run(env={"CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX": "/api/controller/"}, **FEW_ONLY)
+    assert awx.code == 0 and awx.held.writes, output
+    paths = {re.sub(r"/+", "/", each.partition(" ")[2]) for each in awx.held.writes}
+    assert all(path.startswith("/api/controller/v2/") for path in paths), paths
+
+
 @pytest.mark.deep
 def test_without_authorities_nothing_signs_certificates(awx: Setup) -> None:
     wish = {"awx_authority": ..., "awx_client": ..., "awx_organization": "Default", **FEW_ONLY}
@@ -220,6 +264,14 @@ def test_without_authorities_nothing_signs_certificates(awx: Setup) -> None:
         (
             {"awx_schedules": [{"name": "a", "action": "stop", "rrule": "x"}]},
             "there is no job template for stop; choose one",
+        ),
+        (
+            {"awx_teams": [{"name": "web", "run": ["stop"]}]},
+            "awx_teams: there is no job template for stop; choose from",
+        ),
+        (
+            {"awx_teams": [{"name": "web", "run": [], "users": ["bob"]}]},
+            "AWX has no bob among its users; create it there",
         ),
         ({"awx_scm_ur1": "x"}, "awx_scm_ur1: awx_setup has no such argument; did you mean awx_scm_url?"),
     ],
