@@ -193,7 +193,10 @@ def test_a_project_without_the_playbooks_gets_no_job_templates(broken: bool, awx
         assert f"The project corral.virt has no {PLAYBOOKS[0]}, {PLAYBOOKS[1]}. Copy the missing files" in output
 
 
-TEAMS = [{"name": "web", "users": ["alice"], "run": ["start", "query"]}, {"name": "night", "run": ["query"]}]
+TEAMS: list[dict[str, t.Any]] = [
+    {"name": "web", "users": ["alice"], "run": ["start", "query"]},
+    {"name": "night", "run": ["query"]},
+]
 MAIL = {
     "name": "mail",
     "type": "email",
@@ -204,7 +207,7 @@ MAIL = {
 
 def test_teams_run_what_they_may_and_are_told(awx: Setup) -> None:
     awx.held.add("users", {"username": "alice"})
-    wish = {"awx_teams": TEAMS, "awx_notifications": [MAIL], **FEW_ONLY}
+    wish: dict[str, t.Any] = {"awx_teams": TEAMS, "awx_notifications": [MAIL], **FEW_ONLY}
     output = awx.run("--check", **wish)
     assert awx.code == 0 and awx.held.writes == [], output
     output = awx.run("-vvv", **wish)
