@@ -61,8 +61,9 @@ class Setup:
     def __init__(self, place: Path, url: str, held: Awx, collections: str) -> None:
         self.place, self.url, self.held, self.collections = place, url, held, collections
         self.code, self.changed = 0, -1
+        self.environment: dict[str, str] = {}
 
-    def run(self, *flags: str, env: dict[str, str] | None = None, **wish: t.Any) -> str:
+    def run(self, *flags: str, **wish: t.Any) -> str:
         """What the playbook printed, in one line."""
         output = {"awx_host": self.url, "ansible_python_interpreter": sys.executable, **WISH, **wish}
         output = {name: value for name, value in output.items() if value is not ...}
@@ -70,7 +71,7 @@ class Setup:
         environment = defaults(ANSIBLE_COLLECTIONS_PATH=self.collections)
         for name in ("CONTROLLER_HOST", "CONTROLLER_OAUTH_TOKEN", "http_proxy", "HTTP_PROXY"):
             environment.pop(name, None)
-        environment.update(env or {})
+        environment.update(self.environment)
         done = preloaded.run(words, cwd=self.place, env=environment, timeout_s=900, given=None)
         self.code, text = done.returncode, done.stdout + done.stderr
         found = re.search(r"changed=(\d+)", text)
@@ -233,7 +234,8 @@ def test_teams_run_what_they_may_and_are_told(awx: Setup) -> None:
 def test_the_address_of_an_automation_platform_has_a_prefix(awx: Setup) -> None:
     """Which awx.awx takes from a variable of the environment."""
     awx.held.prefix = "/api/controller/v2/"
-    output = awx.run(env={"CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX": "/api/controller/"}, **FEW_ONLY)
+    awx.environment["CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX"] = "/api/controller/"
+    output = awx.run(**FEW_ONLY)
     assert awx.code == 0 and awx.held.writes, output
     paths = {re.sub(r"/+", "/", each.partition(" ")[2]) for each in awx.held.writes}
     assert all(path.startswith("/api/controller/v2/") for path in paths), paths
