@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import ROOT, Hypervisors, guide, hypervisors
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 Options = t.Mapping[str, t.Any]
 # The authorities' files, by what the guide calls their texts.

@@ -17,7 +17,7 @@ import pytest
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, guide, hypervisors
 from ansible_collections.corral.virt.tests.lab.test_images import end_group
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Hypervisors("clones")
 on = functools.partial(LAB.on, "hyper1")

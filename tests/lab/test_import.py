@@ -15,7 +15,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 Q35 = "<os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os>"
 BEGIN = "<memory unit='MiB'>64</memory><vcpu>1</vcpu>"

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Hypervisors("movers")
 on = functools.partial(LAB.on, "hyper1")

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
 from ansible_collections.corral.virt.tests.lab.test_migrate import SHARED, share_storage, there
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Hypervisors("snapgst")
 HOSTS = ("hyper1", "hyper2")
