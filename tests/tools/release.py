@@ -47,7 +47,14 @@ def tag(version: str) -> None:
     run("antsibull-changelog", "release", "--version", version)
     run("git", "add", "--all")
     run("git", "commit", "--quiet", "--message", f"Release {version}")
-    run("git", "tag", "--sign", f"v{version}", "--message", f"corral.virt {version}")
+    try:
+        run("git", "tag", "--sign", f"v{version}", "--message", f"corral.virt {version}")
+    except subprocess.CalledProcessError:
+        sys.exit(
+            f"The commit of {version} is made and has no tag: set user.signingkey, and run "
+            f"git tag --sign v{version} && python tests/tools/release.py --check {version}; "
+            "git reset --hard HEAD~1 takes the commit back"
+        )
 
 
 def build(version: str) -> None:
