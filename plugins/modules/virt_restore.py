@@ -89,7 +89,6 @@ options:
       - Disks in place must be qcow2.
     type: bool
     default: false
-    version_added: 0.1.0
   job_timeout:
     description: With O(instant), how long copying a disk may take, in seconds. Then it stops, the guest goes on, and
       the same task goes on with the copy.
