@@ -196,7 +196,6 @@ def test_power_states(lab: Commands) -> None:
     assert lab.state("a") == {"hyper1": "shut off (shutdown)"}
 
 
-@pytest.mark.deep
 def test_a_guest_that_does_not_obey(lab: Commands) -> None:
     """web1 has no system: what is waited for is told, and then it is red, or forced."""
     output = lab.do("shutdown", tag="front", wait_timeout=7, ok=False)
