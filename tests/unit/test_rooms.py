@@ -677,7 +677,7 @@ BUDGETS_KIB = {
     "virt_domains": 329,  # and all that a definition may need of its host
     "virt_domain_info": 153,
     "virt_host_info": 62,  # with thin pools, and the notes on disks that are being removed
-    "virt_image": 175,  # likewise, and every style of lists of checksums, and archives
+    "virt_image": 176,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
     "virt_pool": 89,

@@ -51,7 +51,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     plan_clone_spec,
     run_snapshots,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import free_space, locks, private
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space, locks, private, timer
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
 
@@ -309,11 +309,11 @@ class _Work:
             self.connection,
             step,
             documents,
-            lambda: files_snapshot.arm(unit, _THAW_S, *program),
+            lambda: timer.arm(unit, _THAW_S, *program),
             bandwidth_mib_s=self.params["bandwidth"],
         )
         if self.frozen_s is not None:  # an agent that was silent may still freeze, and is thawed then
-            files_snapshot.disarm(unit)
+            timer.disarm(unit)
         return note
 
     def _told(self, phase: str) -> t.Callable[[int, int], None]:

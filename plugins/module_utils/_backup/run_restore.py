@@ -56,7 +56,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_pool_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks, timer
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 
@@ -286,6 +286,7 @@ class RestoreWork:
                 step.target,
                 timeout_s=self.timeout_s,
                 progress=lambda done, total: self.tell("copy", done, total),
+                armed=timer.armed,
             )
         except Failed as error:
             raise Failed(

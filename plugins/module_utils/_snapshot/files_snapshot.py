@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the collection and may change at any time.
-"""Files beside the disks of a snapshot, and timers of systemd that act when this process has died."""
+"""Files beside the disks of a snapshot."""
 
 from __future__ import annotations
 
@@ -14,24 +14,12 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
-from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
+from ansible_collections.corral.virt.plugins.module_utils._system import durable
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
-__all__ = ["arm", "copy_state", "create_overlay", "disarm", "keep", "put_back", "unkeep"]
+__all__ = ["copy_state", "create_overlay", "keep", "put_back", "unkeep"]
 
 _NEW = ".new"
-
-
-def arm(unit: str, delay_s: int, *program: str) -> None:
-    """Let systemd run a program in some seconds, unless `disarm` comes first; raises Failed."""
-    disarm(unit)
-    when = (f"--on-active={delay_s}", "--timer-property=AccuracySec=1s")
-    command.run("systemd-run", "--quiet", "--collect", f"--unit={unit}", *when, *program)
-
-
-def disarm(unit: str) -> None:
-    """Let systemd not run that program any more."""
-    command.answer("systemctl", "stop", f"{unit}.timer")
 
 
 def copy_state(path: str, to: str) -> None:

@@ -62,7 +62,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import holder
-from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks
+from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks, timer
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -240,7 +240,7 @@ class _Work:
     def _disarm(self) -> None:
         """Let systemd not start the guest any more: it is as it was asked for."""
         if self._armed:
-            files_snapshot.disarm(_unit("start", t.cast(FoundGuest, self._found).uuid))
+            timer.disarm(_unit("start", t.cast(FoundGuest, self._found).uuid))
 
     def scheduled(self) -> list[Snapshot]:
         """The snapshots that were named by their time, with the one that this run takes."""
@@ -331,11 +331,9 @@ class _Work:
         """Take it, and have the guest thawed whatever becomes of this process."""
         unit = _unit("thaw", step.uuid)
         program = ("virsh", "--connect", self.connection.getURI(), "domfsthaw", step.uuid)
-        self.frozen_s, note = libvirt_snapshot.take(
-            self.connection, step, lambda: files_snapshot.arm(unit, _THAW_S, *program)
-        )
+        self.frozen_s, note = libvirt_snapshot.take(self.connection, step, lambda: timer.arm(unit, _THAW_S, *program))
         if self.frozen_s is not None:  # an agent that was silent may still freeze, and is thawed then
-            files_snapshot.disarm(unit)
+            timer.disarm(unit)
         return note
 
     def can_merge(self, step: plan_snapshot_steps.Merge | plan_snapshot_steps.MergeOff) -> None:
@@ -423,7 +421,7 @@ class _Work:
     def _arm(self, uuid: str) -> None:
         """Let systemd start the guest that is about to be off, if this process dies."""
         program = ("virsh", "--connect", self.connection.getURI(), "start", uuid)
-        files_snapshot.arm(_unit("start", uuid), _START_S, *program)
+        timer.arm(_unit("start", uuid), _START_S, *program)
         self._armed = True
 
     def put_back(self, step: plan_snapshot_steps.PutBack) -> None:

@@ -19,6 +19,8 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 __all__ = ["grow", "interruptible", "pull", "seen_bytes", "watched_end"]
 
 _LOOK_S = 0.5  # progress; the end comes as an event
+_RESUME_S = 30  # after which a guest whose run has died is resumed
+_Armed = t.Callable[..., "contextlib.AbstractContextManager[None]"]
 
 
 def grow(domain: t.Any, target: str, size_bytes: int) -> None:
@@ -35,12 +37,19 @@ def seen_bytes(connection: Connection, uuid: str, target: str) -> int:
 
 
 def pull(
-    connection: Connection, uuid: str, target: str, *, timeout_s: int, progress: t.Callable[[int, int], None]
+    connection: Connection,
+    uuid: str,
+    target: str,
+    *,
+    timeout_s: int,
+    progress: t.Callable[[int, int], None],
+    armed: _Armed,
 ) -> None:
     """Copy all that a disk reads from its backing files into it while the guest runs; if stopped half-way, the disk
     keeps its backing file and content.
 
-    A job that a killed run left is waited for. Raises Timeout, or Failed if QEMU gives up.
+    A job that a killed run left is waited for. `armed` takes a name, seconds and a program, and lets that run if this
+    process has died by then, as the guest pauses for a moment at the end. Raises Timeout, or Failed if QEMU gives up.
     """
     domain = libvirt_query.by_uuid(connection, uuid)
     guest = domain.name()
@@ -60,16 +69,22 @@ def pull(
             with contextlib.suppress(libvirt.libvirtError):  # it ended, or the guest did
                 domain.blockJobAbort(target, 0)
             raise
-        _flush(domain)
+        _flush(connection, domain, armed)
 
 
-def _flush(domain: t.Any) -> None:
+def _flush(connection: Connection, domain: t.Any, armed: _Armed) -> None:
     """Let QEMU write what it has in memory of disks, as it does whenever a guest pauses: until then, a disk that was
     pulled names no backing file any more, and has little of its content after a power cut.
     """
-    if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
-        domain.suspend()
-        domain.resume()
+    if domain.state()[0] != libvirt.VIR_DOMAIN_RUNNING:
+        return
+    uuid = domain.UUIDString()
+    resume = ("virsh", "--connect", connection.getURI(), "resume", uuid)
+    with armed(f"corral-resume-{uuid}", _RESUME_S, *resume):
+        try:
+            domain.suspend()
+        finally:
+            domain.resume()
 
 
 def _watch(domain: t.Any, target: str, ended: _End, timeout_s: int, progress: t.Callable[[int, int], None]) -> None:

@@ -37,7 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal
-from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, work_directory
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, timer, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 
@@ -294,7 +294,9 @@ def _rebase(work: _Work, step: plan_clone_steps.RebaseDisk) -> None:
 
 def _pull(work: _Work, step: plan_clone_steps.Pull) -> None:
     tell = functools.partial(work.tell, step.doing)
-    libvirt_blockjob.pull(work.connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=tell)
+    libvirt_blockjob.pull(
+        work.connection, step.uuid, step.target, timeout_s=step.timeout_s, progress=tell, armed=timer.armed
+    )
 
 
 def _look(work: _Work, step: plan_clone_steps.Remove) -> contextlib.AbstractContextManager[None] | None:
