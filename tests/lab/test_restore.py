@@ -18,7 +18,7 @@ import pytest
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector, count
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, hypervisors
 
 pytestmark = pytest.mark.lab
 
@@ -286,6 +286,57 @@ def test_instant_in_place_is_killed_at_random(points: tuple[str, str, str]) -> N
     assert stood > 2
     remove("k")
     on(f"rm -rf {REPOSITORY}/*/{point}")
+
+
+# Reads a sector of each 64 KiB of its disk, one after another with the timer's ticks, and sends E when that fails.
+READER = bytes.fromhex(
+    "31c0 8ed8 8ed0 bc007c fb f4 b442 b280 be287c cd13 7306 baf803 b045 ee 668106307c80000000 ebe3 90"
+    "1000010000800000 0000000000000000"
+)
+
+
+@pytest.mark.deep
+def test_instant_waits_for_a_repository_that_is_gone(points: tuple[str, str, str]) -> None:
+    """The guest pauses, is shown as that, and no program in it sees an error; then the same command goes on."""
+    on("DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends python3-fuse fuse3 >/dev/null")
+    define("k")
+    sector = base64.b64encode(READER.ljust(510, b"\0") + b"\x55\xaa").decode()
+    on("base64 -d > /root/reader", given=sector)
+    on(
+        f"qemu-img resize -q {IMAGES}/k.qcow2 64M; qemu-io -f qcow2 -c 'write -q -P 7 0 32M' -c 'write -q -s /root/reader 0 512' "
+        f"{IMAGES}/k.qcow2"
+    )
+    serial = "/var/log/libvirt/k.serial"
+    on(
+        f'virsh -q undefine k; sed \'s,<serial[^>]*>,<serial type="file"><source path="{serial}"/></serial>,\' /root/g.xml | virsh -q define /dev/stdin'
+    )
+    LAB.module("virt_backup", repository=REPOSITORY, guests=["k"])
+    content = on(f"qemu-img convert -O raw {IMAGES}/k.qcow2 /root/raw; sha256sum </root/raw; rm /root/raw")
+    remove("k")
+    share, flags = "/srv/share", "/run/flags"
+    on(f"mkdir -p {share} {flags}; chmod 755 {share}; touch {flags}/slow; rm -f {serial}")
+    program = (ROOT / "tests/lab/failing_filesystem.py").read_text()
+    on(
+        f"cat > /root/failing.py; python3 /root/failing.py {share} {REPOSITORY} {flags} && mountpoint -q {share}",
+        given=program,
+    )
+    words = f"repository={share} guest=k instant=true"
+    running = LAB.start("ansible", "hyper1", "-m", "corral.virt.virt_restore", "-a", words)
+    on(
+        f"for try in $(seq 1200); do virsh domstate k 2>/dev/null | grep -q running && break; sleep 0.05; done; touch {flags}/gone"
+    )
+    assert running.poll() is None
+    until(lambda: "paused (I/O error)" in on("virsh domstate --reason k"), 60, every_s=0.5)
+    said = " ".join(running.communicate(timeout=120)[0].split())
+    assert running.returncode and "k stands on backup" in said and f"see to it that {share} can be read" in said, said
+    on(f"rm {flags}/*")
+    restore(repository=share, guest="k", instant=True)
+    assert on("virsh domstate k") == "running" and stands("k") == "" and on(f"cat {serial}") == ""
+    on("virsh -q destroy k")
+    path = on("virsh domblklist k | awk '/vda/ {print $2}'")
+    assert on(f"qemu-img convert -O raw {path} /root/raw; sha256sum </root/raw; rm /root/raw") == content
+    remove("k")
+    on(f"umount {share}; rm -rf {share}")
 
 
 @pytest.mark.deep

@@ -24,6 +24,7 @@ __all__ = [
     "PART",
     "PIN",
     "PROOF",
+    "UNREADABLE",
     "VERSION",
     "BackupDisk",
     "BackupPoint",
@@ -49,6 +50,7 @@ MARKER, MANIFEST, DEFINITION, CHECKPOINT = "corral-backup.json", "manifest.json"
 PROOF = "proof.json"  # in the folder of a point: how its last restore to prove it went
 PIN = "instant-"  # in the folder of a point, with a UUID: the guest that runs on the point
 PART = ".part"  # ending of the folder of a point that is being made
+UNREADABLE = "missing or unreadable"  # what damages say of a file that may be whole
 VERSION = 1  # of manifests
 _ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 _PROOF_NAME = re.compile(r"corral-proof-[0-9a-f]{8}")

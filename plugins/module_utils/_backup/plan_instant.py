@@ -11,6 +11,7 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    UNREADABLE,
     BackupPoint,
     Pin,
     Repository,
@@ -24,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 
-__all__ = ["check_released", "check_verified", "closable", "ending", "pinned"]
+__all__ = ["check_released", "check_verified", "closable", "ending", "going_on", "pinned"]
 
 _BEGINS_S = 86400  # for so long after its pin, a guest may still be on its way
 
@@ -63,8 +64,19 @@ def ending(
     return [VerifyPoint(*whose, point), *pulls, ReleasePoint(*whose, folder, stops)]
 
 
-def check_verified(step: VerifyPoint, damages: t.Sequence[str]) -> None:
-    """Raise Failed if the point on which a guest runs is damaged."""
+def going_on(step: VerifyPoint | PullDisk, repository: str) -> str:
+    """What to do when the repository cannot be read."""
+    ident = step.ident if isinstance(step, PullDisk) else step.point.id
+    return (
+        f"{step.guest} stands on backup {ident} until all of it is copied: see to it that {repository} can be read, "
+        "and run again"
+    )
+
+
+def check_verified(step: VerifyPoint, damages: t.Sequence[str], repository: str) -> None:
+    """Raise Failed if the point on which a guest runs is damaged, or cannot be read now."""
+    if damages and all(one.endswith(UNREADABLE) for one in damages):
+        raise Failed(f"cannot check backup {step.point.id}: {'; '.join(damages)}; {going_on(step, repository)}")
     if damages:
         off = shlex.join(["virsh", "destroy", step.guest])
         raise Failed(

@@ -12,6 +12,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
+    UNREADABLE,
     BackupDisk,
     BackupPoint,
     Repository,
@@ -158,7 +159,7 @@ def damages_of(scene: PointScene, point: BackupPoint, targets: t.Iterable[str], 
         path = link_path(scene.spec.repository, one, file)
         sha256 = scene.host.sha256(path)
         if sha256 != expected:
-            damages.append(f"{path} is {'damaged: its SHA-256 is another one' if sha256 else 'missing or unreadable'}")
+            damages.append(f"{path} is {'damaged: its SHA-256 is another one' if sha256 else UNREADABLE}")
     return damages
 
 

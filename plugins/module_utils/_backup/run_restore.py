@@ -273,13 +273,14 @@ class RestoreWork:
 
     def verify(self, step: plan_backup_steps.VerifyPoint) -> None:
         """Check the files of the point."""
-        seen = RestoreScene(self.spec, self._repository(), step.point, self.host, None)
-        found = plan_points.damages_of(seen, step.point, [disk.target for disk in seen.disks])
-        plan_instant.check_verified(step, found)
+        with self._readable(step):
+            seen = RestoreScene(self.spec, self._repository(), step.point, self.host, None)
+            found = plan_points.damages_of(seen, step.point, [disk.target for disk in seen.disks])
+        plan_instant.check_verified(step, found, self.spec.repository)
 
     def pull(self, step: plan_backup_steps.PullDisk) -> None:
         """Copy what the disk reads from the repository into it."""
-        try:
+        with self._readable(step):
             libvirt_blockjob.pull(
                 self.connection,
                 step.uuid,
@@ -288,11 +289,13 @@ class RestoreWork:
                 progress=lambda done, total: self.tell("copy", done, total),
                 armed=timer.armed,
             )
+
+    @contextlib.contextmanager
+    def _readable(self, step: plan_backup_steps.VerifyPoint | plan_backup_steps.PullDisk) -> t.Iterator[None]:
+        try:
+            yield
         except Failed as error:
-            raise Failed(
-                f"{error}; {step.guest} stands on backup {step.ident} until all of it is copied: see to it that "
-                f"{self.spec.repository} can be read, and run again"
-            ) from error
+            raise Failed(f"{error}; {plan_instant.going_on(step, self.spec.repository)}") from error
 
     def stands_alone(self, step: plan_backup_steps.ReleasePoint) -> None:
         """Check that no disk stands on a file of the repository."""

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant, plan_restore
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     MARKER,
+    UNREADABLE,
     BackupDisk,
     BackupPoint,
     BrokenPoint,
@@ -391,9 +392,13 @@ def test_instant_ends_only_when_nothing_is_below() -> None:
     with pytest.raises(Refused, match=r"/i/a still stands on /r/.*run again"):
         plan_instant.check_released(step, {"/i/a": [f"/r/{UUID}/{FULL}/vda.qcow2"]})
     check = VerifyPoint("g", UUID, POINTS[0])
-    plan_instant.check_verified(check, [])
-    with pytest.raises(Failed, match=r"g runs on backup .* damaged: x; switch it off \(virsh destroy g\), and restore"):
-        plan_instant.check_verified(check, ["x"])
+    plan_instant.check_verified(check, [], "/r")
+    with pytest.raises(
+        Failed, match=r"g runs on backup .* damaged: x; y is .*; switch it off \(virsh destroy g\), and restore"
+    ):
+        plan_instant.check_verified(check, ["x", f"y is {UNREADABLE}"], "/r")
+    with pytest.raises(Failed, match=r"cannot check backup .*: y is .*; g stands on .* see to it that /r can be read"):
+        plan_instant.check_verified(check, [f"y is {UNREADABLE}"], "/r")
 
 
 def test_a_chain_in_the_definition_goes() -> None:
