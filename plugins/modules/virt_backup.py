@@ -60,9 +60,15 @@ options:
     default: auto
   increments:
     description: How many points with changes may stand on each other. The next one is made whole within the
-      repository, without reading more of the guest. V(0) makes each point whole.
+      repository, without reading more of the guest, unless a file that it would be made of is damaged. V(0) makes
+      each point whole.
     type: int
     default: 30
+  full:
+    description: Copy all of each disk, for instance after V(verify) of M(corral.virt.virt_backup_info) has found a
+      damaged point, on which later ones would stand.
+    type: bool
+    default: false
   keep:
     description: Delete older points, and keep the newest of each period (UTC), for so many periods. The newest of all,
       and points that a kept one stands on, are always kept.
@@ -177,6 +183,7 @@ OPTIONS = {
     "point": {"type": "str"},
     "quiesce": {"type": "str", "choices": ["auto", "required", "never"], "default": "auto"},
     "increments": {"type": "int", "default": 30},
+    "full": {"type": "bool", "default": False},
     "keep": {
         "type": "dict",
         "options": {period: {"type": "int"} for period in ("hourly", "daily", "weekly", "monthly", "yearly")},

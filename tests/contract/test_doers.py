@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import types
@@ -433,7 +434,9 @@ def test_its_disks_are_left_alone_too(connection: t.Any, guest: t.Any) -> None:
     with pytest.raises(NotFound, match=UUID):
         libvirt_blockjob.grow(libvirt_query.by_uuid(connection, UUID), "vda", 1)
     with pytest.raises(NotFound, match=UUID):
-        libvirt_blockjob.pull(connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None)
+        libvirt_blockjob.pull(
+            connection, UUID, "vda", timeout_s=1, progress=lambda _now, _end: None, armed=contextlib.nullcontext
+        )
     with pytest.raises(NotFound, match=UUID):
         libvirt_query.managed_state(connection, UUID)
     assert other.isActive()

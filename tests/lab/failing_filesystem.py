@@ -23,7 +23,12 @@ class Passing(fuse.Fuse):  # type: ignore[misc,unused-ignore]
     """Each operation on a path is done on the path below the directory."""
 
     def __getattr__(self, name: str) -> t.Any:
-        does = {"getattr": os.lstat, "statfs": os.statvfs, "readlink": os.readlink, "unlink": os.unlink}
+        does: dict[str, t.Callable[..., t.Any]] = {
+            "getattr": os.lstat,
+            "statfs": os.statvfs,
+            "readlink": os.readlink,
+            "unlink": os.unlink,
+        }
         does |= {"mkdir": os.mkdir, "rmdir": os.rmdir, "chmod": os.chmod, "chown": os.chown, "truncate": os.truncate}
         if name not in does:
             raise AttributeError(name)

@@ -80,6 +80,7 @@ class BackupSpec:
     quiesce: str = "auto"
     increments: int = 30
     keep: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
+    full: bool = False
 
 
 class Checkpoint(t.NamedTuple):
@@ -134,6 +135,9 @@ class BackupHost(t.Protocol):
 
     def free_in(self, directory: str) -> int:
         """Bytes that are free in a directory."""
+
+    def sha256(self, path: str) -> str:
+        """The SHA-256 of a file; empty if it cannot be read."""
 
     def host_uuid(self) -> str:
         """The UUID of the host."""
@@ -311,10 +315,12 @@ def _live(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
     made, expected, flatten = list[BackupDisk](), 0, list[str]()
     for disk in disks:
         one, reason = _backup_disk(scene, disk), _why_all(scene, disk, sizes)
+        long = base is not None and depths.get((base.id, disk.target), 0) + 1 > scene.spec.increments
+        reason = reason or (_why_not_whole(scene, base, disk.target) if base and long else "")
         if not reason and base:
             one = dataclasses.replace(one, parent=base.id)
             expected += sizes.get(disk.target, 0)
-            if depths.get((base.id, disk.target), 0) + 1 > scene.spec.increments:
+            if long:
                 flatten.append(disk.target)
                 expected += host.flat_bytes(disk)
         else:
@@ -349,6 +355,8 @@ def _backup_disk(scene: BackupScene, disk: GuestDisk) -> BackupDisk:
 def _why_all(scene: BackupScene, disk: GuestDisk, sizes: t.Mapping[str, int]) -> str:
     """Why all of a disk is copied; empty if its changes are enough."""
     base, now = scene.base, _backup_disk(scene, disk)
+    if scene.spec.full:
+        return "all, as was asked for"
     before = base.disk(disk.target) if base else None
     here = base is not None and base.host == scene.host.host_uuid()
     if disk.format != "qcow2":
@@ -368,11 +376,24 @@ def _why_all(scene: BackupScene, disk: GuestDisk, sizes: t.Mapping[str, int]) ->
     return ""
 
 
+def _why_not_whole(scene: BackupScene, base: BackupPoint, target: str) -> str:
+    """Why a chain of files must not be made one whole file, which would hide that one of them is damaged; or empty."""
+    points = {point.id: point for point in scene.points}
+    point: BackupPoint | None = base
+    while point and (disk := point.disk(target)):
+        path = os.path.join(scene.spec.repository, point.uuid, point.id, disk.file)
+        if scene.host.sha256(path) != disk.sha256:
+            return f"all, as {path} is damaged"
+        point = points.get(disk.parent or "")
+    return ""
+
+
 def _off(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
     """Of a guest that is off: nothing if nobody has written since, else all."""
     newest = scene.points[-1] if scene.points else None
     now = [_backup_disk(scene, disk) for disk in disks]
-    if newest and not newest.running and [_content(disk) for disk in newest.disks] == [_content(one) for one in now]:
+    same = newest and not newest.running and not scene.spec.full
+    if newest and same and [_content(disk) for disk in newest.disks] == [_content(one) for one in now]:
         note = f"{scene.found.name} was not written since backup {newest.id}"
         return BackupPlan(notes=(note,), newest=newest.id)
     why = "all, as the guest is off"
@@ -514,7 +535,7 @@ def checked(params: t.Mapping[str, t.Any]) -> list[BackupSpec]:
     problems.refuse()
     path = os.path.normpath(params["repository"])
     return [
-        BackupSpec(guest, path, params["point"], params["quiesce"], params["increments"], keep)
+        BackupSpec(guest, path, params["point"], params["quiesce"], params["increments"], keep, full=params["full"])
         for guest in params["guests"]
     ]
 
@@ -535,7 +556,8 @@ def _problems(params: t.Mapping[str, t.Any], keep: t.Mapping[str, int]) -> t.Ite
         yield "point: state: absent requires it; `ansible-playbook corral.virt.backups` shows them"
     if params["state"] == "present" and params["point"] is not None:
         yield "point: requires state: absent"
-    if params["state"] == "absent" and params["keep"] is not None:
-        yield "keep: requires state: present"
+    for option in ("keep", "full"):
+        if params["state"] == "absent" and params[option]:
+            yield f"{option}: requires state: present"
     if params["point"] is not None and len(guests) > 1:
         yield "point: belongs to one guest; name one"

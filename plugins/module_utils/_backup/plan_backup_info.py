@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     is_proof_name,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
+from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, due, seconds
@@ -37,6 +38,8 @@ __all__ = [
     "problems",
     "until",
 ]
+
+_STANDS = "it stands on"  # how the problem of a point begins that is another point's
 
 
 class KnownGuest(t.NamedTuple):
@@ -126,9 +129,9 @@ def inherited(points: t.Sequence[BackupPoint], damaged: t.Mapping[str, t.Sequenc
         why = list(damaged.get(point.id, ()))
         for parent in sorted(point.parents):
             if parent not in there:
-                why.append(f"it stands on {parent}, which is missing or damaged")
+                why.append(f"{_STANDS} {parent}, which is missing or damaged")
             elif found.get(parent):
-                why.append(f"it stands on {parent}, which cannot be restored")
+                why.append(f"{_STANDS} {parent}, which cannot be restored")
         found[point.id] = why
     return found
 
@@ -234,8 +237,7 @@ def problems(
     for point in repository.unfinished:
         yield f"backup {point.id} of {point.guest} was interrupted, or is being made; the next run sees to it"
     for guest in guests:
-        for point in guest["points"]:
-            yield from (f"backup {point['id']} of {guest['name']}: {problem}" for problem in point["problems"])
+        yield from _damaged(guest)
         tried = [(one["id"], one["proof"]) for one in guest["points"] if one["proof"]]
         if tried and not tried[-1][1]["ok"]:
             ident, proof = tried[-1]
@@ -244,6 +246,22 @@ def problems(
     for here in sorted(known) if policy.at_s is None else ():
         if not is_proof_name(here.name) and (wanted is None or {here.name, here.uuid} & {*wanted}):
             yield from _missed(here, by_uuid.get(here.uuid), policy, now_s)
+
+
+def _damaged(guest: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """The damages of a guest's points, and the others that stand on these."""
+    above = list[str]()
+    for point in guest["points"]:
+        own = [problem for problem in point["problems"] if not problem.startswith(_STANDS)]
+        yield from (f"backup {point['id']} of {guest['name']}: {problem}" for problem in own)
+        above += [point["id"]] if point["problems"] and not own else []
+    if above:
+        more = f" and later ones (in all {len(above)})" if above[1:] else ""
+        yield f"backup {above[0]}{more} of {guest['name']} cannot be restored: a backup below is missing or damaged"
+    if guest["points"] and guest["points"][-1]["problems"]:
+        name = guest["name"]
+        again = shlex.join(["ansible-playbook", "corral.virt.backup", "-e", f"guest={name}", "-e", "full=true"])
+        yield f"the last backup of {name} cannot be restored; make one that stands on none: {again}"
 
 
 def _missed(one: KnownGuest, guest: t.Mapping[str, t.Any] | None, policy: BackupPolicy, now_s: int) -> t.Iterator[str]:
@@ -263,7 +281,7 @@ def _missed(one: KnownGuest, guest: t.Mapping[str, t.Any] | None, policy: Backup
             prove = shlex.join(["ansible-playbook", "corral.virt.prove", "-e", f"guest={name}"])
             yield f"no backup of {name} was proven by a restore; prove one: {prove}"
         elif due_s is not None and age_s > due_s:
-            yield f"the last {what} of {name} is {age_s // 60} minutes old, and one is due every {due_s // 60} minutes"
+            yield f"the last {what} of {name} is {age_text(age_s)} old, and one is due every {age_text(due_s)}"
 
 
 def _age_s(guest: t.Mapping[str, t.Any], note: BackupNote, now_s: int) -> int:

@@ -132,6 +132,14 @@ class BackupGuestHost:
         """The path of a volume."""
         return libvirt_storage.path_in(self._connection, pool, volume)
 
+    @asked
+    def sha256(self, path: str) -> str:
+        """The SHA-256 of a file; empty if it cannot be read."""
+        try:
+            return files_repository.digest(path)
+        except OSError:
+            return ""
+
     def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
         return tuple(xml_snapshot.disks(xml, self.located))

@@ -16,6 +16,7 @@ import os.path
 import shlex
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
@@ -31,7 +32,6 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     leftovers,
     unpooled,
 )
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_info import age_text
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
     CreateOverlay,
     PowerOff,

@@ -9,24 +9,17 @@ from __future__ import annotations
 import datetime
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
 
-__all__ = ["age_text", "check_found", "described", "picture", "warnings"]
+__all__ = ["check_found", "described", "picture", "warnings"]
 
 _OLD_S = 7 * 86400
 _LOW_PERCENT = 10
-
-
-def age_text(age_s: int) -> str:
-    """How old something is, in its largest unit."""
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if age_s >= 2 * length:
-            return f"{age_s // length} {unit}"
-    return f"{max(0, age_s)} seconds"
 
 
 def check_found(missing: t.Sequence[str]) -> None:

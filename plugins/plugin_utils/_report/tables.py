@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZE_UNITS
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_info import age_text
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 __all__ = ["Paint", "amount", "backup_ages", "columns", "count_and_age", "is_old", "size", "text"]

@@ -118,6 +118,7 @@ class Host:
     clock: int = NOW_S
     pins: t.Mapping[str, tuple[Pin, ...]] = dataclasses.field(default_factory=dict)
     standing: str | None = None
+    rotten: t.Collection[str] = ()
 
     def guest(self, name: str) -> FoundGuest | None:
         live = self.xml if self.running else None
@@ -158,6 +159,11 @@ class Host:
 
     def backed_states(self, _xml: str, _uuid: str) -> tuple[tuple[str, str], ...]:
         return (("/nvram/g.fd", "nvram.fd"),)
+
+    def sha256(self, path: str) -> str:
+        return {f"{STORE}/{UUID}/{one.id}/{disk.file}": disk.sha256 for one in self.points for disk in one.disks}.get(
+            path if path not in self.rotten else "", "other"
+        )
 
     def free_in(self, _directory: str) -> int:
         return self.free
@@ -260,6 +266,23 @@ def test_a_long_chain_is_made_whole_in_the_repository() -> None:
     assert reason(Host(chain(1))) == "" and t.cast(
         FinishPoint, planned(Host(chain(1)), increments=0).steps[2]
     ).flatten == ("vda",)
+
+
+def test_a_damaged_chain_is_not_made_whole() -> None:
+    """Its checksum would be a new one, and nobody would see the damage any more."""
+    points = chain(1, 2, 3)
+    rotten = f"{STORE}/{UUID}/{ident(1)}/vda.qcow2"
+    made = planned(Host(points, rotten=[rotten]), increments=2)
+    assert made.point and made.point.disks[0].reason == f"all, as {rotten} is damaged"
+    assert t.cast(FinishPoint, made.steps[2]).flatten == () and made.point.disks[0].parent is None
+    assert planned(Host(points, rotten=[rotten]), increments=3).point.disks[0].parent == ident(3), "not read then"  # type: ignore[union-attr]
+
+
+def test_all_is_copied_when_told() -> None:
+    made = planned(Host(chain(1, 2)), full=True).point
+    assert made and (made.disks[0].reason, made.disks[0].parent) == ("all, as was asked for", None)
+    off = point(3, checkpoint=None, running=False)
+    assert planned(Host((*chain(1), off), running=False), full=True).point
 
 
 def test_a_guest_that_is_off_is_copied_unless_nobody_has_written() -> None:
@@ -467,6 +490,7 @@ OPTIONS: dict[str, t.Any] = {
     "point": None,
     "quiesce": "auto",
     "increments": 30,
+    "full": False,
     "keep": None,
     "bandwidth": 0,
     "job_timeout": 7200,
@@ -560,8 +584,12 @@ def test_what_there_is_to_see_to() -> None:
         f"backup {ident(3)} of the guest with UUID {UUID} cannot be restored: its file vda.qcow2 is missing",
         f"backup {ident(4)} of g was interrupted, or is being made; the next run sees to it",
         f"backup {ident(1)} of g: its file vda.qcow2 is damaged",
-        f"backup {ident(2)} of g: it stands on {ident(1)}, which cannot be restored",
-        "the last backup of g is 40320 minutes old, and one is due every 1440 minutes",
+        f"backup {ident(2)} of g cannot be restored: a backup below is missing or damaged",
+        (
+            "the last backup of g cannot be restored; make one that stands on none: ansible-playbook corral.virt.backup "
+            "-e guest=g -e full=true"
+        ),
+        "the last backup of g is 28 days old, and one is due every 24 hours",
         "other has no backup",
     ]
     missing = plan_backup_info.inherited(points[1:], {})
@@ -586,7 +614,7 @@ def test_a_guest_with_tags_has_a_policy_of_its_own() -> None:
         return list(plan_backup_info.problems(repository, guests, known=known, now_s=now_s, policy=policy, wanted=None))
 
     assert told() == told("backup-7d", "backup-server", every_s=DAY_S) == []
-    late = "the last backup of g is 2880 minutes old, and one is due every 1440 minutes"
+    late = "the last backup of g is 2 days old, and one is due every 24 hours"
     assert told("backup-24h") == told("backup-1d", every_s=9 * DAY_S) == told(every_s=DAY_S) == [late]
     fresh = BackupNote(only.id, now_s - 60)
     assert told("backup-24h", note=fresh) == []

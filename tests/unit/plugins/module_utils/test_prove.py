@@ -281,7 +281,7 @@ def test_a_policy_of_proofs() -> None:
     [missing] = told({}, BackupPolicy(None, 86400))
     assert missing.startswith("no backup of g was proven by a restore") and "corral.virt.prove -e guest=g" in missing
     assert told({NEXT: old}, BackupPolicy(None, 86400)) == [
-        "the last proven restore of g is 2880 minutes old, and one is due every 1440 minutes"
+        "the last proven restore of g is 2 days old, and one is due every 24 hours"
     ]
     assert told({FULL: old}, BackupPolicy(None, 3 * 86400)) == told({}, BackupPolicy()) == []
     failed = dataclasses.replace(old, why="no login came")
