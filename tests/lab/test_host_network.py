@@ -152,25 +152,39 @@ CONVERGE: dict[str, t.Any] = {"sources": ["192.0.2.7", "2001:db8::/64"]}
 
 
 def check_a_firewall(lab: Hypervisors, manager: str, rules: str) -> str:
-    """Predicted, done, predicted and done again, replaced; what `rules` printed after the first time."""
+    """Predicted, done, predicted and done again, replaced; what `rules` printed after the first time.
+
+    Rules of others are there all the time, in their order.
+    """
     before = lab.on(HOST, rules)
     call = "corral.virt.virt_firewall"
+
+    def keeps_others(now: str) -> bool:
+        lines = iter(now.splitlines())
+        return all(line in lines for line in before.splitlines())
+
     predicted = lab.module(call, "--check", **CONVERGE)
     assert f"manager: {manager}" in predicted and "changed: true" in predicted
     assert lab.on(HOST, rules) == before
     assert "changed: true" in lab.module(call, **CONVERGE)
     opened = lab.on(HOST, rules)
-    assert opened.count("16514") > before.count("16514")
+    assert opened.count("16514") > before.count("16514") and keeps_others(opened)
     for flags in (["--check"], []):
         assert "changed: false" in lab.module(call, *flags, **CONVERGE)
     assert lab.on(HOST, rules) == opened
     replaced = lab.module(call, sources=["192.0.2.8"])
     assert "changed: true" in replaced
     now = lab.on(HOST, rules)
-    assert "192.0.2.8" in now and ("192.0.2.7" in now) is (manager == "firewalld")
+    assert "192.0.2.8" in now and ("192.0.2.7" in now) is (manager == "firewalld") and keeps_others(now)
     lab.module(call, sources=["192.0.2.9"], purge=False)
-    assert "192.0.2.8" in lab.on(HOST, rules)
+    now = lab.on(HOST, rules)
+    assert "192.0.2.8" in now and keeps_others(now)
+    lab.module(call, sources=["any"])
+    assert keeps_others(lab.on(HOST, rules))
+    for flags in (["--check"], []):
+        assert "changed: false" in lab.module(call, *flags, sources=["any"])
     lab.module(call, sources=[])
+    assert keeps_others(lab.on(HOST, rules))
     if manager != "firewalld":
         assert lab.on(HOST, rules) == before
     return opened
@@ -254,9 +268,14 @@ def test_ufw(ifupdown: Hypervisors) -> None:
     off = "systemctl disable --now nftables netfilter-persistent; nft flush ruleset; iptables -F; ip6tables -F"
     ifupdown.on(HOST, f"({off}) 2>/dev/null; true")  # whichever of the others ran before
     install(ifupdown, "ufw")
-    ifupdown.on(HOST, "ufw allow 22/tcp && ufw --force enable")
+    same = "from 192.0.2.8 to any port 16514,49152:49215 proto tcp"
+    ifupdown.on(HOST, f"ufw deny 25/tcp; ufw allow 22/tcp; ufw allow {same} comment mine; ufw --force enable")
     opened = check_a_firewall(ifupdown, "ufw", "ufw show added; iptables -S; ip6tables -S")
-    assert opened.count("16514") == 4
+    assert opened.count("16514") == 6, "three of ours, of which one was there, as added and in its chain"
+    ifupdown.on(HOST, f"ufw deny {same}")
+    printed = ifupdown.module("corral.virt.virt_firewall", sources=["192.0.2.8"], ok=False)
+    assert f"remove it with `ufw delete deny {same}`" in printed
+    ifupdown.on(HOST, f"ufw delete deny {same}")
     check_a_lease(ifupdown)
 
 
@@ -266,13 +285,22 @@ def test_firewalld(ifupdown: Hypervisors) -> None:
     ifupdown.on(HOST, f"({off}) 2>/dev/null; true")
     install(ifupdown, "firewalld")
     ifupdown.on(HOST, "systemctl enable --now firewalld")
-    rules = " ; ".join(f"firewall-cmd {lasting} --list-rich-rules" for lasting in ("", "--permanent"))
+    both = ("", "--permanent")
+    for rule in ("port=49000-50000/tcp", "service=http", "rich-rule='rule family=ipv4 source address=192.0.2.99 drop'"):
+        ifupdown.on(HOST, " && ".join(f"firewall-cmd {lasting} --add-{rule}" for lasting in both))
+    lists = ("--list-rich-rules", "--list-ports | tr ' ' '\\n'", "--list-services")
+    rules = " ; ".join(f"firewall-cmd {lasting} {one}" for lasting in both for one in lists)
     opened = check_a_firewall(ifupdown, "firewalld", rules)
     assert opened.count("16514") == 4
     zone = "usr/lib/firewalld/zones/libvirt.xml"
     download = "apt-get -o Acquire::Retries=5 download -qq libvirt-daemon-system"
     unpack = f"cd /tmp && {download} && dpkg-deb -x libvirt-daemon-system*.deb zone"
     ifupdown.on(HOST, f"{unpack} && cp zone/{zone} /{zone}")  # firewalld ran before libvirt was installed
+    until(lambda: "libvirt" in ifupdown.on(HOST, "firewall-cmd --permanent --get-zones").split())
+    ifupdown.on(HOST, "firewall-cmd --add-port=9/udp")
+    printed = ifupdown.module("corral.virt.virt_firewall", ports=[], sources=[], bridges=["virbr*"], ok=False)
+    assert "a reload would lose" in printed and "9/udp" in printed
+    ifupdown.on(HOST, "firewall-cmd --remove-port=9/udp")
     check_a_lease(ifupdown)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
+import shlex
 import typing as t
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "Nftables",
     "Services",
     "Ufw",
+    "comment_in",
+    "is_ours",
 ]
 
 MARK = "corral.virt"  # begins the comment of each rule of ours
@@ -34,6 +38,7 @@ EVERYBODY = "any"
 GUEST_PORTS = {"tcp": ("53",), "udp": ("53", "67", "547")}  # DNS, DHCP and DHCPv6 of libvirt's networks
 GUEST_ZONE = "libvirt"  # of firewalld: it admits them, and libvirt puts its bridges there
 IPTABLES = {4: "iptables", 6: "ip6tables"}  # by IP version
+_OURS = re.compile(rf"{re.escape(MARK)}(?: nobody| [0-9a-f]{{8}})?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,3 +134,17 @@ class Iptables:
 
 
 Facts = t.Union[Nftables, Firewalld, Ufw, Iptables]
+
+
+def is_ours(comment: str) -> bool:
+    """True if a comment is exactly one of ours."""
+    return _OURS.fullmatch(comment) is not None
+
+
+def comment_in(rule: str, option: str) -> str:
+    """The value of an option such as `--comment` in a printed rule; empty if there is none."""
+    try:
+        words = shlex.split(rule)
+    except ValueError:  # no firewall prints it
+        return ""
+    return words[words.index(option) + 1] if option in words[:-1] else ""

@@ -12,7 +12,7 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._host import plan_iptables, plan_nftables
 from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall import (
     EVERYBODY,
@@ -26,8 +26,9 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall i
     Nftables,
     Services,
     Ufw,
+    comment_in,
+    is_ours,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_comment import comment_in, is_ours
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
     AddFirewalldRule,
     AddUfwRule,
@@ -42,6 +43,8 @@ __all__ = ["decide", "firewalld", "manager", "peer_addresses", "spec", "ufw", "u
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp)")
 _LAST_PORT = 65535
+_LOGGED = {"log", "log-all"}  # words of a ufw rule
+_VERDICTS = {"allow", "deny", "limit", "reject"}
 _BRIDGE = re.compile(r"(?=.{1,15}$)[A-Za-z0-9_][A-Za-z0-9_.-]*\*?")
 
 
@@ -113,7 +116,7 @@ def decide(wanted: FirewallSpec, facts: Facts | None) -> tuple[list[HostStep], l
 
 
 def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], list[Change]]:
-    """Steps and changes for firewalld, which cannot mark rules as ours: none is removed.
+    """Steps and changes for firewalld, which cannot mark rules as ours: none is removed. Raises Refused.
 
     libvirt's own zone admits guests; only a bridge that libvirt made before firewalld ran is not in it.
     """
@@ -121,13 +124,14 @@ def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], l
     changes: list[Change] = []
     astray = [bridge for bridge, zone in sorted(facts.zones.items()) if not zone]
     if wanted.bridges and not facts.has_guest_zone:
+        _refuse_what_a_reload_loses(facts)
         steps.append(ReloadFirewalld(f"it does not know zone {GUEST_ZONE} of libvirt yet"))
         changes.append(Change("firewalld.zones", None, [GUEST_ZONE]))
     if astray:
         steps += [MoveToZone(GUEST_ZONE, bridge) for bridge in astray]
         changes.append(Change(f"firewalld.{GUEST_ZONE}.interfaces", None, astray))
     for permanent, known in ((False, facts.running), (True, facts.permanent)):
-        new = [(kind, rule) for kind, rule in _firewalld_rules(wanted) if rule not in known]
+        new = [(kind, rule) for kind, rule in _firewalld_rules(wanted) if not _is_open(rule, known)]
         steps += [AddFirewalldRule(facts.zone, kind, rule, permanent) for kind, rule in new]
         if new:
             where = f"firewalld.{facts.zone}.{'permanent' if permanent else 'running'}"
@@ -136,11 +140,17 @@ def firewalld(wanted: FirewallSpec, facts: Firewalld) -> tuple[list[HostStep], l
 
 
 def ufw(wanted: FirewallSpec, facts: Ufw) -> tuple[list[HostStep], list[Change]]:
-    """Steps and changes for ufw, where a comment marks our rules."""
+    """Steps and changes for ufw, where a comment marks our rules; raises Refused.
+
+    ufw has one rule for the same traffic: to add ours would replace that of somebody else, comment and all.
+    """
     ours = {" ".join(shlex.split(line)[1:]) for line in facts.added if is_ours(comment_in(line, "comment"))}
+    others = {_traffic(line): line for line in facts.added if not is_ours(comment_in(line, "comment"))}
     rules = set(_ufw_rules(wanted))
+    theirs = {rule: others[_traffic(rule)] for rule in rules if _traffic(rule) in others}
+    _refuse_what_others_deny(wanted, sorted(theirs.values()))
     stale = sorted(ours - rules) if wanted.purge else []
-    new = sorted(rules - ours)
+    new = sorted(rules - ours - set(theirs))
     steps = [*map(AddUfwRule, new), *map(DeleteUfwRule, stale)]  # nobody is shut out in between
     return steps, [Change("ufw", stale or None, new or None)] if steps else []
 
@@ -161,13 +171,52 @@ def _ports(ports: t.Sequence[str], problems: list[str]) -> dict[str, list[str]]:
 
 def _port(text: str) -> tuple[str, str] | None:
     """Protocol, and port or range; None if invalid."""
-    match = _PORT.fullmatch(text.strip())
-    if not match:
+    found = _span(text.strip())
+    if not found:
         return None
-    first, last = int(match[1]), int(match[2] or match[1])
-    if not 0 < first <= last <= _LAST_PORT:
-        return None
-    return match[3], str(first) if first == last else f"{first}-{last}"
+    protocol, first, last = found
+    return protocol, str(first) if first == last else f"{first}-{last}"
+
+
+def _span(text: str) -> tuple[str, int, int] | None:
+    """Protocol, first and last port; None if the text is no port."""
+    match = _PORT.fullmatch(text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    return (match[3], first, last) if match and 0 < first <= last <= _LAST_PORT else None
+
+
+def _is_open(rule: str, known: t.Collection[str]) -> bool:
+    """True if a zone of firewalld has the rule. It joins ports that overlap, so a port may be within a range."""
+    wanted = _span(rule)
+    return rule in known or any(
+        wanted and span and span[0] == wanted[0] and span[1] <= wanted[1] and wanted[2] <= span[2]
+        for span in map(_span, known)
+    )
+
+
+def _refuse_what_a_reload_loses(facts: Firewalld) -> None:
+    lost = sorted(facts.running - facts.permanent)
+    if lost:
+        raise Refused(
+            f"firewalld does not know zone {GUEST_ZONE} of libvirt yet, and a reload would lose what its zone "
+            f"{facts.zone} has only until then: {'; '.join(lost)}; keep that with "
+            "`firewall-cmd --runtime-to-permanent`, or remove it"
+        )
+
+
+def _traffic(rule: str) -> str:
+    """A ufw rule without its verdict and comment."""
+    words = rule.removeprefix("ufw ").split(" comment ")[0].split()
+    return " ".join(word for word in words if word not in _VERDICTS | _LOGGED)
+
+
+def _refuse_what_others_deny(wanted: FirewallSpec, theirs: t.Sequence[str]) -> None:
+    denied = [rule.removeprefix("ufw ").split(" comment ")[0] for rule in theirs if "allow" not in rule.split()]
+    if denied:
+        raise Refused(
+            f"cannot open {wanted.text} in ufw: it has a rule of somebody else for that, which ours would replace: "
+            f"{'; '.join(denied)}; remove it with `ufw delete {denied[0]}`, or do not open this"
+        )
 
 
 def _networks(sources: t.Sequence[str], problems: list[str]) -> list[Network]:
@@ -177,7 +226,10 @@ def _networks(sources: t.Sequence[str], problems: list[str]) -> list[Network]:
         try:
             if "%" in source:
                 raise ValueError(f"{source!r} is valid on one link only")
-            found.append(ipaddress.ip_network(source))
+            network = ipaddress.ip_network(source)
+            if not network.prefixlen:  # ufw and iptables print it as any
+                raise ValueError(f"{source!r} is everyone over IPv{network.version}")
+            found.append(network)
         except ValueError as error:
             problems.append(f"sources: {error}; {remedy}")
     return found

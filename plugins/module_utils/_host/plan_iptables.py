@@ -16,8 +16,9 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall i
     FirewallSpec,
     Iptables,
     IptablesFamily,
+    comment_in,
+    is_ours,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_comment import comment_in, is_ours
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
     ChangeIptables,
     HostStep,

@@ -20,8 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall i
     GUEST_PORTS,
     FirewallSpec,
     Nftables,
+    is_ours,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_comment import is_ours
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
     ChangeNftables,
     HostStep,
@@ -38,7 +38,7 @@ __all__ = ["closed_chains", "decide", "defines", "drops_the_rest", "rules"]
 
 Draft = tuple[list[HostStep], list[Change]]
 _FAMILIES = "inet|ip6|ip|bridge|arp|netdev"
-_TABLE = re.compile(rf"^\s*(?:add\s+)?table\s+(?:({_FAMILIES})\s+)?([\w.-]+)", re.MULTILINE)
+_TABLE = re.compile(rf"(?:^|;)\s*(?:(?:add|create)\s+)?table\s+(?:({_FAMILIES})\s+)?([\w.-]+)", re.MULTILINE)
 _VERSIONS = ((4, "ip", ("ip", "inet")), (6, "ip6", ("ip6", "inet")))
 
 

@@ -28,7 +28,7 @@ __all__ = [
     "pool",
     "profiles",
     "settings",
-    "the_bridge",
+    "written_bridges",
 ]
 
 Variables = dict[str, t.Any]
@@ -320,21 +320,22 @@ def bridge(part: SaltPart, name: str) -> Bridge | None:
     return found
 
 
-def the_bridge(bridges: t.Mapping[str, Bridge]) -> Variables:
-    """Variables of the one bridge that the role creates: the only one, or br0. All others are reported."""
-    chosen = bridges.get("br0") or (next(iter(bridges.values())) if len(bridges) == 1 else None)
-    found: Variables = {}
-    for one in bridges.values():
+def written_bridges(bridges: t.Mapping[str, Bridge]) -> Variables:
+    """Variables of a host's bridges, br0 first: it takes over the port on whose VLANs others may be. Reports the rest."""
+    found: list[Variables] = []
+    for one in sorted(bridges.values(), key=lambda one: one.name != "br0"):
         if len(one.ports) > 1:
             one.part.refuse("ports", f"the role bridge takes one port, and these are {', '.join(one.ports)}")
-        if one is not chosen:
-            one.part.refuse("", f"the role bridge makes one bridge, and these are {', '.join(bridges)}")
+        if len(bridges) > 1 and not one.ports:
+            one.part.refuse("", "it has no port; the role bridge makes only bridges that have one")
         for note in one.part.refused:
             why = f"the bridge {one.name} is not written: {note.why}; use the system's own tools"
             one.part.notes.append(dataclasses.replace(note, why=why))
         if not one.part.refused:
-            found = present(bridge_name=one.name, bridge_port=one.ports[0] if one.ports else None)
-    return found
+            found.append(present(name=one.name, port=one.ports[0] if one.ports else None))
+    if len(bridges) > 1:
+        return present(virt_bridges=found or None)
+    return {f"bridge_{key}": value for key, value in found[0].items()} if found else {}
 
 
 def daemons(part: SaltPart) -> Variables:

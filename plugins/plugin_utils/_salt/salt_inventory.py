@@ -178,7 +178,7 @@ def convert(
             _state(call, name, values, found)
     for host, bridges in found.bridges.items():
         shared = {} if host is _ALL else found.bridges.get(_ALL, {})
-        found.set(_hosts(host), salt_hosts.the_bridge({**shared, **bridges}))
+        found.set(_hosts(host), salt_hosts.written_bridges({**shared, **bridges}))
     for guest in found.described:
         _write(guest, found)
     _kernel(found, {*hypervisors, *found.hosts})

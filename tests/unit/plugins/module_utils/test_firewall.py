@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import socket
 import typing as t
@@ -103,7 +104,9 @@ def test_bad_ports_are_refused(port: str) -> None:
         spec("any", ports=[port])
 
 
-@pytest.mark.parametrize("source", ["hyper1", "192.0.2.7/24", "company.example.org", "fe80::1%eth0", ""])
+@pytest.mark.parametrize(
+    "source", ["hyper1", "192.0.2.7/24", "company.example.org", "fe80::1%eth0", "", "0.0.0.0/0", "::/0"]
+)
 def test_bad_sources_are_refused(source: str) -> None:
     """`any` inside a word is nobody; the address of a link means another host on each link."""
     with pytest.raises(BadInput, match=r"sources: .*any for everyone") as caught:
@@ -128,8 +131,8 @@ def test_any_admits_everybody_and_nothing_else_does() -> None:
         assert (everybody.everybody, everybody.sources) == (True, {4: (), 6: ()})
         assert everybody.admits(4) and everybody.admits(6)
         assert not [line for line in plan_nftables.rules(everybody, "inet") if "saddr" in line]
-    whole = spec("0.0.0.0/0")
-    assert (whole.everybody, whole.admits(4), whole.admits(6)) == (False, True, False)
+    half = spec("0.0.0.0/1")
+    assert (half.everybody, half.admits(4), half.admits(6)) == (False, True, False)
 
 
 def test_names_are_admitted_by_the_addresses_of_others() -> None:
@@ -229,6 +232,7 @@ def test_a_chain_that_drops_the_rest(ruleset: list[dict[str, t.Any]], expected: 
     [
         ("table inet filter {", True),
         ("add table inet filter", True),
+        ("flush ruleset; create table inet filter", True),
         ("flush ruleset\n\ttable inet filter {", True),
         ("  table filter {", False),
         ("table ip filter {", False),
@@ -490,6 +494,24 @@ def test_firewalld_admits_everybody_by_ports() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("known", "missing"),
+    [
+        ({"16514/tcp", "49152-49215/tcp"}, []),
+        ({"16514/tcp", "49000-50000/tcp"}, []),  # what firewalld makes of two ranges that overlap
+        ({"1-65535/tcp"}, []),
+        ({"1-65535/udp", "16514/tcp"}, ["49152-49215/tcp"]),
+        ({"16514/tcp", "49152-49214/tcp"}, ["49152-49215/tcp"]),
+        ({"16514/tcp", "49153-49215/tcp"}, ["49152-49215/tcp"]),
+        ({"16514/tcp", "http/tcp"}, ["49152-49215/tcp"]),
+    ],
+)
+def test_a_port_of_firewalld_may_be_within_a_range(known: set[str], missing: list[str]) -> None:
+    steps, _changes = plan_firewall.decide(spec("any"), Firewalld("public", frozenset(known), frozenset(known)))
+    added_ports = [step.rule for step in steps if isinstance(step, plan_host_steps.AddFirewalldRule)]
+    assert added_ports == 2 * missing
+
+
 FROM_7 = "allow from 192.0.2.7 to any port 16514,49152:49215 proto tcp comment corral.virt"
 FROM_8 = FROM_7.replace("2.7", "2.8")
 TO_ALL = "allow 16514,49152:49215/tcp comment corral.virt"
@@ -525,6 +547,23 @@ def test_ufw(wanted: FirewallSpec, facts: Ufw, deleted: list[str], new: list[str
     words = [f"add ufw rule: {one}" for one in new] + [f"delete ufw rule: {one}" for one in deleted]
     assert [str(step) for step in steps] == words
     assert changes == ([Change("ufw", deleted or None, new or None)] if steps else [])
+
+
+@pytest.mark.parametrize("text", [FROM_7.replace("corral.virt", "'mine'"), FROM_7.replace(" comment corral.virt", "")])
+def test_a_rule_of_somebody_else_for_the_same_traffic_stays_theirs(text: str) -> None:
+    """ufw would make it ours, and the next purge would delete it."""
+    theirs = Ufw((f"ufw {text}", f"ufw {FROM_8}"))
+    assert plan_firewall.decide(spec("192.0.2.7", "192.0.2.8"), theirs) == ([], [])
+    steps, _changes = plan_firewall.decide(spec(), theirs)
+    assert steps == [plan_host_steps.DeleteUfwRule(FROM_8)]
+
+
+@pytest.mark.parametrize("verdict", ["deny", "reject", "limit", "deny log"])
+def test_a_rule_of_somebody_else_is_not_turned_around(verdict: str) -> None:
+    text = FROM_7.replace("allow", verdict).removesuffix(" comment corral.virt")
+    with pytest.raises(Refused, match=f"16514/tcp(.|\n)*remove it with `ufw delete {verdict} from 192.0.2.7 to any"):
+        plan_firewall.decide(spec("192.0.2.7"), Ufw((f"ufw {text} comment 'mine'",)))
+    assert plan_firewall.decide(spec("192.0.2.8"), Ufw((f"ufw {text}", f"ufw {FROM_8}"))) == ([], [])
 
 
 def test_ufw_opens_ipv6_and_each_protocol() -> None:
@@ -761,6 +800,13 @@ def test_guests_are_admitted_by_ufw() -> None:
 def test_firewalld_has_a_zone_for_guests(zones: dict[str, str], *, known: bool, steps: list[str]) -> None:
     facts = Firewalld("public", zones=zones, has_guest_zone=known)
     assert [str(step) for step in plan_firewall.decide(for_guests("virbr*"), facts)[0]] == steps
+
+
+def test_a_reload_of_firewalld_loses_nothing() -> None:
+    facts = Firewalld("public", running=frozenset(["9/tcp", "10/tcp"]), permanent=frozenset(["10/tcp"]))
+    assert plan_firewall.decide(for_guests("virbr*"), facts) == ([], [])
+    with pytest.raises(Refused, match=r"zone public has only until then: 9/tcp; .*--runtime-to-permanent"):
+        plan_firewall.decide(for_guests("virbr*"), dataclasses.replace(facts, has_guest_zone=False))
 
 
 def test_rules_without_bridges_keep_their_comments() -> None:

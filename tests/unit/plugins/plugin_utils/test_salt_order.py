@@ -197,19 +197,27 @@ def test_guests_of_one_name_on_two_hypervisors_are_two(trees: Trees) -> None:
     assert "(hyper2): web1:virt.running: the guest web1 is not written: another hypervisor has" in trees.told
 
 
-def test_three_bridges_are_not_one(trees: Trees) -> None:
-    ports = {"br0": "eth0", "br1": "eth1", "brsan": "eth2.40"}
+def test_several_bridges_are_written_with_their_ports_and_br0_first(trees: Trees) -> None:
+    ports = {"brsan": "eth2.40", "br0": "eth0", "br1": "eth1"}
     rendered(trees, "hyper1:\n" + "".join(f"  {name}: {MANAGED % port}\n" for name, port in ports.items()))
-    assert trees.read("host_vars/hyper1.yml") == {"bridge_name": "br0", "bridge_port": "eth0"}
-    for name in ("br1", "brsan"):
-        assert f"{name}:network.managed: the bridge {name} is not written: " in trees.told
+    assert trees.read("host_vars/hyper1.yml") == {
+        "virt_bridges": [{"name": name, "port": ports[name]} for name in ("br0", "brsan", "br1")]
+    }
+    assert "is not written" not in trees.told
+
+
+def test_of_several_bridges_one_that_the_role_makes_otherwise_is_reported(trees: Trees) -> None:
+    ports = {"br0": "eth0 eth1", "br1": "eth2.100", "br2": '""'}
+    rendered(trees, "hyper1:\n" + "".join(f"  {name}: {MANAGED % port}\n" for name, port in ports.items()))
+    assert trees.read("host_vars/hyper1.yml") == {"virt_bridges": [{"name": "br1", "port": "eth2.100"}]}
+    assert "br0:network.managed:ports: the bridge br0 is not written: the role bridge takes one port" in trees.told
+    assert "br2:network.managed: the bridge br2 is not written: it has no port" in trees.told
 
 
 @pytest.mark.parametrize(
     "bridges",
     [
-        {"br0": "eth0 eth1", "br1": "eth2.100"},
-        {"br1": "eth0", "br2": "eth1"},
+        {"br0": "eth0 eth1", "br1": "[eth2, eth3]"},
         {"br0": "[eth0, eth1]"},
         {"br0": "eth0}, {mtu: 9000"},
     ],
