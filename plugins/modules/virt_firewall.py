@@ -19,8 +19,8 @@ description:
     without a firewall it does nothing, and RV(manager) is V(none).
   - The module marks its rules with the comment C(corral.virt), so that it can find and replace them. Rules in firewalld
     have no comment, so the module removes none there.
-  - Rules of others are never removed, replaced or moved. ufw has only one rule for the same traffic; if somebody else's rule
-    denies it there, the module refuses.
+  - Rules of others are never removed, replaced or moved. ufw has only one rule for the same traffic; if somebody else's
+    rule denies it there, the module refuses.
   - In nftables the rules go to the beginning of every chain of the configuration that drops incoming packets, because
     an accept in another table does not override the drop. The module stores them in C(/etc/corral-virt/firewall.nft),
     and the configuration includes this file at its end. A chain that drops all other packets is refused if neither the

@@ -5,10 +5,17 @@ Judged by ip, bridge, nft, iptables, ufw and firewall-cmd.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shlex
+import signal
+import socket
+import subprocess
 import sys
+import threading
+import time
 import typing as t
 from collections.abc import Iterator
 
@@ -519,10 +526,10 @@ def power_cycle(lab: Hypervisors, *before: str) -> None:
     power_on(lab)
 
 
-def begin_bonded(lab: Hypervisors, provider: str) -> None:
-    """Boot with a bond of one link, configured by that provider alone."""
+def begin_as(lab: Hypervisors, provider: str, files: t.Mapping[str, str]) -> None:
+    """Boot with these files of that provider alone."""
     values = {"address": lab.on(HOST, "hostname -I").split()[0], "gateway": lab.gateway}
-    texts = {path: text.format(**values) for path, text in BONDED[provider].items()}
+    texts = {path: text.format(**values) for path, text in files.items()}
     own = "find /etc/systemd/network /etc/netplan /etc/NetworkManager/system-connections -type f -not -name '*.link' -delete"
     off = "systemctl -q disable networking systemd-networkd NetworkManager 2>/dev/null"
     on = f"systemctl -q enable {UNITS.get(provider, 'systemd-networkd')}"
@@ -537,7 +544,7 @@ def begin_bonded(lab: Hypervisors, provider: str) -> None:
 def test_bridges_on_a_bond_and_on_its_vlan(machine: Hypervisors, provider: str) -> None:
     """Each is taken back, made, once, and there after a power cut; the bond keeps its member and options."""
     lab, call = machine, "corral.virt.virt_bridge"
-    begin_bonded(lab, provider)
+    begin_as(lab, provider, BONDED[provider])
     before = network(lab)
     bond = "cat /sys/class/net/bond0/bonding/{slaves,mode,miimon}"
     of_bond = lab.on(HOST, bond)
@@ -548,6 +555,9 @@ def test_bridges_on_a_bond_and_on_its_vlan(machine: Hypervisors, provider: str) 
         assert json.loads(lab.on(HOST, "cat /run/corral-bridge/result.json"))["why"].startswith("no connection came")
         until(lambda: (network(lab), lab.on(HOST, bond)) == (expected, of_bond))
 
+    if provider == "networkmanager":
+        assert "ifenslave deletes bond0" in lab.module(call, name="br0", port="bond0", ok=False)
+        lab.on(HOST, "dpkg --purge ifenslave")
     assert f"manager: {provider}" in lab.module(call, name="br0", port="bond0", timeout=10)
     is_taken_back(before)
     made = lab.play(BRIDGES)
@@ -567,3 +577,137 @@ def test_bridges_on_a_bond_and_on_its_vlan(machine: Hypervisors, provider: str) 
     until(lambda: network(lab) == after)
     assert lab.on(HOST, bond) == of_bond and lab.on(HOST, LINKS).split() == ["bond0:", "bond0.42@bond0:"]
     assert changed(lab.play(BRIDGES)) == 0
+
+
+PLAIN: dict[str, dict[str, str]] = {
+    "networkd": {
+        "systemd/network/20-host0.network": "[Match]\nName=host0\n\n[Network]\nAddress={address}/24\nGateway={gateway}\n"
+    },
+    "ifupdown": {
+        "network/interfaces": "auto lo\niface lo inet loopback\n\nauto host0\niface host0 inet static\n"
+        "\taddress {address}/24\n\tgateway {gateway}\n",
+    },
+    "netplan": {
+        "netplan/10-lab.yaml": "network:\n  version: 2\n  renderer: networkd\n  ethernets:\n    host0:\n"
+        "      addresses: [{address}/24]\n      routes: [{{to: default, via: {gateway}}}]\n",
+    },
+    "networkmanager": {
+        "NetworkManager/system-connections/host0.nmconnection": "[connection]\nid=host0\n"
+        "uuid=1b6d5f0c-8a52-4a41-9a63-6a2f0e9b7c22\ntype=ethernet\ninterface-name=host0\n\n[ipv4]\nmethod=manual\n"
+        "address1={address}/24,{gateway}\n",
+    },
+}
+LEASED = {
+    "networkd": ("Address={address}/24\nGateway={gateway}", "DHCP=ipv4"),
+    "ifupdown": ("static\n\taddress {address}/24\n\tgateway {gateway}", "dhcp"),
+    "netplan": ("addresses: [{address}/24]\n      routes: [{{to: default, via: {gateway}}}]", "dhcp4: true"),
+    "networkmanager": ("method=manual\naddress1={address}/24,{gateway}", "method=auto"),
+}
+
+
+SERVER_GONE_S = 120
+
+
+class Pulse:
+    """Asks the host's SSH port all the time, from an address behind its gateway: how long nobody answered, at most."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self.longest_s, self._over = address, 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+
+    def _ask(self) -> None:
+        answered = time.monotonic()
+        while not self._over.is_set():
+            with contextlib.suppress(OSError):
+                socket.create_connection((self.address, 22), 0.5, (BEHIND, 0)).close()
+                answered = time.monotonic()
+            self.longest_s = max(self.longest_s, time.monotonic() - answered)
+            self._over.wait(0.1)
+
+    def __enter__(self) -> Pulse:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+BEHIND = "203.0.113.9"  # of this machine, in no network of the host
+
+
+@pytest.fixture
+def behind() -> Iterator[None]:
+    subprocess.run(["ip", "addr", "add", f"{BEHIND}/32", "dev", "lo"], check=True)
+    yield
+    subprocess.run(["ip", "addr", "del", f"{BEHIND}/32", "dev", "lo"], check=True)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("provider", PLAIN)
+def test_the_host_is_back_whatever_happens(
+    machine: Hypervisors, behind: None, provider: str, record_property: t.Callable[[str, object], None]
+) -> None:
+    """As before, after each of these; the seconds without an answer are those of guide_networks."""
+    lab, call, result = machine, "corral.virt.virt_bridge", "cat /run/corral-bridge/result.json 2>/dev/null || true"
+    begin_as(lab, provider, PLAIN[provider])
+    address, before, files = lab.on(HOST, "hostname -I").split()[0], network(lab), lab.on(HOST, SUMS)
+    unit = UNITS.get(provider, "systemd-networkd")
+    seconds: dict[str, float] = {}
+
+    def measure(case: str, act: t.Callable[[], object]) -> None:
+        with Pulse(address) as pulse:
+            act()
+            until(lambda: network(lab) == before, timeout_s=180)
+        seconds[case] = round(pulse.longest_s, 1)
+        print(f"{provider}: {case}: {seconds[case]} s", flush=True)
+
+    def try_it(*, then: t.Callable[[], object] = lambda: None, **options: t.Any) -> None:
+        """And nobody confirms."""
+        lab.on(HOST, "rm -f /run/corral-bridge/result.json")
+        lab.module(call, **{"name": "br0", "timeout": 12, **options})
+        then()
+        until(lambda: lab.on(HOST, result), timeout_s=180)
+        assert json.loads(lab.on(HOST, result))["ok"] is False
+
+    def in_trial(command: str) -> None:
+        until(lambda: "br0" in lab.on(HOST, "ip -4 -o addr show dev br0 2>/dev/null || true"))
+        lab.on(HOST, command)
+
+    def second_run() -> None:
+        assert "br0" in lab.module(call, name="br1", ok=False)
+
+    def cut() -> None:
+        lab.module(call, name="br0")
+        until(lambda: "br0" in lab.on(HOST, "ip -4 -o addr show dev br0 2>/dev/null || true"))
+        power_cycle(lab)
+
+    measure("missing device", lambda: lab.module(call, name="br0", port="eth9", ok=False))
+    measure("controller gone", try_it)
+    measure("restarted", lambda: try_it(then=lambda: in_trial(f"systemctl restart {unit}"), timeout=20))
+    measure("second run", lambda: try_it(then=second_run, timeout=20))
+    measure("wrong VLAN", lambda: try_it(name="br43", vlan=43))
+    measure("power cut", cut)
+    assert lab.on(HOST, SUMS) == files
+
+    places = " ".join(f"/etc/{path}" for path in PLAIN[provider])
+    gateway = (re.escape(lab.gateway), f"{lab.gateway}53")
+    lab.on(HOST, f"sed -i 's/{gateway[0]}\\b/{gateway[1]}/' {places}")
+    measure("wrong gateway", try_it)
+    lab.on(HOST, f"sed -i 's/{gateway[1]}/{lab.gateway}/' {places}")
+
+    mac = lab.on(HOST, "cat /sys/class/net/host0/address")
+    lab.run(sys.executable, HERE / "lab.py", "reserve", "--name", lab.name, mac, address)
+    begin_as(lab, provider, {path: text.replace(*LEASED[provider]) for path, text in PLAIN[provider].items()})
+    until(lambda: lab.on(HOST, "ip route show default"))
+    before = network(lab)
+    assert "dynamic" in lab.on(HOST, "ip addr show dev host0")
+    measure("leased", try_it)
+    leases = f"dhcp-leasefile=/var/lib/corral-lab/{lab.name}/"
+    (server,) = subprocess.run(["pgrep", "-f", leases], check=True, capture_output=True, text=True).stdout.split()
+    os.kill(int(server), signal.SIGSTOP)
+    later = threading.Timer(SERVER_GONE_S, os.kill, (int(server), signal.SIGCONT))
+    later.start()
+    measure("DHCP server gone", try_it)
+    later.join()
+    record_property("seconds", seconds)

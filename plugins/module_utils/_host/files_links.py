@@ -40,6 +40,7 @@ __all__ = ["config", "facts", "interfaces_files", "owner", "trial"]
 _INTERFACES = "/etc/network/interfaces"
 _EXTERNAL = re.compile(r"^external=true$", re.MULTILINE)  # made by another program, and only shown
 _KEYFILES = "/system-connections/"
+_IFENSLAVE = ("/etc/network/if-post-down.d/ifenslave", "/etc/NetworkManager/dispatcher.d/01-ifupdown")  # who calls it
 _LEASE = re.compile(r"^DHCP.*:(dhcp_client_identifier|dhcp6_client_id|iaid) = ([0-9a-f:]+)$", re.MULTILINE)
 _NETPLAN = "/etc/netplan/*.yaml"
 _PROC = "/proc/sys/net"
@@ -180,6 +181,7 @@ def _read_networkmanager(port: str) -> NmProfiles:
         client_id=lease.get("dhcp_client_identifier", ""),
         duid=lease.get("dhcp6_client_id", ""),
         iaid=str(int(iaid, 16)) if iaid else "",
+        ifenslave=all(os.access(path, os.X_OK) for path in _IFENSLAVE),
     )
 
 

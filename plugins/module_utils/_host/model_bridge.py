@@ -155,6 +155,7 @@ class NmProfiles:
     client_id: str = ""
     duid: str = ""
     iaid: str = ""
+    ifenslave: bool = False  # whether that package's hook sees what NetworkManager does
 
 
 Config = t.Union[Ifupdown, Networkd, Netplan, NmProfiles]

@@ -160,6 +160,11 @@ def _unfit(active: Profile, sections: Sections, port: str, bridge: str, config: 
         problems.append(f"{what} is {place}, and so in no keyfile; run `{mended}` on the host")
     elif connection.get("type") not in _TYPES:
         problems.append(f"{what} has type {connection.get('type')}; choose a port (bridge_port) of Ethernet")
+    if config.ifenslave and connection.get("type") == "bond":
+        problems.append(
+            f"the package ifenslave deletes {port} each time NetworkManager takes it down, also on the way back; "
+            "remove that package, which NetworkManager does not need"
+        )
     if "802-1x" in sections:
         problems.append(
             f"{what} uses 802.1X, which admits the host and not its guests; choose another port (bridge_port), "

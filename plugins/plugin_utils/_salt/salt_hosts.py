@@ -321,7 +321,7 @@ def bridge(part: SaltPart, name: str) -> Bridge | None:
 
 
 def written_bridges(bridges: t.Mapping[str, Bridge]) -> Variables:
-    """Variables of a host's bridges, br0 first: it takes over the port on whose VLANs others may be. Reports the rest."""
+    """Variables of a host's bridges, br0 first: others may be on VLANs of its port. Reports those that are left out."""
     found: list[Variables] = []
     for one in sorted(bridges.values(), key=lambda one: one.name != "br0"):
         if len(one.ports) > 1:

@@ -238,6 +238,19 @@ def test_a_profile_that_cannot_move_is_refused(text: str, path: str | None, reas
         switch(text, path=f"{ETC}/office.nmconnection" if path is None else path)
 
 
+def test_a_hook_that_deletes_bonds_is_refused() -> None:
+    """Else the host would lose its bond while it is taken back."""
+    bond = "[connection]\nid=b\nuuid=6f2b\ntype=bond\ninterface-name=bond0\n"
+    for text, refused in ((bond, True), (bond.replace("type=bond", "type=ethernet"), False)):
+        config = NmProfiles((Profile("6f2b", "bond0", f"{ETC}/b.nmconnection", text),), "6f2b", ifenslave=True)
+        if refused:
+            with pytest.raises(Refused, match=r"ifenslave deletes bond0 .*remove that package"):
+                plan_networkmanager.switch("bond0", "br0", MAC, config)
+        else:
+            assert plan_networkmanager.switch("bond0", "br0", MAC, config)
+        assert plan_networkmanager.switch("bond0", "br0", MAC, dataclasses.replace(config, ifenslave=False))
+
+
 def test_another_profile_for_the_bridge_is_refused() -> None:
     other = profile("[connection]\nid=old\ntype=bridge\ninterface-name=br0\n", f"{ETC}/old.nmconnection", "77")
     with pytest.raises(
