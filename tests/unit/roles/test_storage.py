@@ -58,3 +58,31 @@ def test_pools_on_mounts_are_checked_and_others_when_told(tmp_path: Path) -> Non
     known = {**DEBIAN, "storage_pools": pools, "storage_mounts": [NFS]}
     assert value(tmp_path, "__storage_probed", FILES, known) == ["/data", "/srv/netfs", "/srv/vm/images"]
     assert value(tmp_path, "__storage_probed", FILES, {**DEBIAN}) == []
+
+
+# Of `semanage fcontext --list --locallist --noheading` on Enterprise Linux 9.
+LABELS = """/data/guests(/.*)?                                 all files          system_u:object_r:svirt_home_t:s0
+/srv/vm/local(/.*)?                                all files          system_u:object_r:virt_image_t:s0
+"""
+
+
+def test_directories_on_disks_of_the_host_are_labelled_for_guests_once(tmp_path: Path) -> None:
+    pools = [
+        {"name": "default", "path": "/var/lib/libvirt/images"},
+        {"name": "nfs", "path": "/srv/vm/images"},
+        {"name": "local", "path": "/srv/vm2/a.b c/"},
+        {"name": "theirs", "path": "/data/guests", "type": "dir"},
+        {"name": "fs", "path": "/srv/fs", "type": "fs"},
+        {"name": "netfs", "path": "/srv/netfs", "type": "netfs"},
+        {"name": "vg0", "type": "logical", "path": "/dev/vg0"},
+        {"name": "gone", "path": "/srv/gone", "state": "absent"},
+    ]
+    local = {"path": "/srv/vm2", "src": "/dev/sdb1", "fstype": "ext4"}
+    known = {**DEBIAN, "storage_pools": pools, "storage_mounts": [NFS, local]}
+    assert value(tmp_path, "__storage_labelled", FILES, known) == ["/srv/vm2/a.b c", "/data/guests", "/srv/fs"]
+    listed = {"__storage_labels": {"stdout_lines": LABELS.splitlines()}}
+    assert value(tmp_path, "__storage_unlabelled", FILES, {**known, **listed}) == [
+        r"/srv/vm2/a\.b.c(/.*)?",
+        "/srv/fs(/.*)?",
+    ]
+    assert value(tmp_path, "__storage_labelled", FILES, DEBIAN) == []
