@@ -609,20 +609,24 @@ SERVER_GONE_S = 120
 
 
 class Pulse:
-    """Asks the host's SSH port all the time, from an address behind its gateway: how long nobody answered, at most."""
+    """Pings the host all the time, from an address behind its gateway: how long nobody answered, at most."""
 
     def __init__(self, address: str) -> None:
         self.address, self.longest_s, self._over = address, 0.0, threading.Event()
-        self._thread = threading.Thread(target=self._ask)
+        self._thread = threading.Thread(target=self._ping)
 
-    def _ask(self) -> None:
+    def _ping(self) -> None:
         answered = time.monotonic()
-        while not self._over.is_set():
-            with contextlib.suppress(OSError):
-                socket.create_connection((self.address, 22), 0.5, (BEHIND, 0)).close()
-                answered = time.monotonic()
-            self.longest_s = max(self.longest_s, time.monotonic() - answered)
-            self._over.wait(0.1)
+        with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw:
+            raw.bind((BEHIND, 0))
+            raw.settimeout(0.2)
+            while not self._over.wait(0.1):
+                with contextlib.suppress(OSError):  # of the device, while there is none
+                    raw.sendto(bytes.fromhex("0800f7ff00000000"), (self.address, 0))
+                    while raw.recvfrom(99)[1][0] != self.address:
+                        pass
+                    answered = time.monotonic()
+                self.longest_s = max(self.longest_s, time.monotonic() - answered)
 
     def __enter__(self) -> Pulse:
         self._thread.start()
