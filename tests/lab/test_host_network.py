@@ -655,7 +655,8 @@ def test_the_host_is_back_whatever_happens(
     """As before, after each of these; the seconds without an answer are those of guide_networks."""
     lab, call, result = machine, "corral.virt.virt_bridge", "cat /run/corral-bridge/result.json 2>/dev/null || true"
     begin_as(lab, provider, PLAIN[provider])
-    address, before, files = lab.on(HOST, "hostname -I").split()[0], network(lab), lab.on(HOST, SUMS)
+    sums = f"{SUMS} | grep -v 80-corral-bridge"
+    address, before, files = lab.on(HOST, "hostname -I").split()[0], network(lab), lab.on(HOST, sums)
     unit = UNITS.get(provider, "systemd-networkd")
     seconds: dict[str, float] = {}
 
@@ -692,7 +693,7 @@ def test_the_host_is_back_whatever_happens(
     measure("second run", lambda: try_it(then=second_run, timeout=20))
     measure("wrong VLAN", lambda: try_it(name="br43", vlan=43))
     measure("power cut", cut)
-    assert lab.on(HOST, SUMS) == files
+    assert lab.on(HOST, sums) == files
 
     places = " ".join(f"/etc/{path}" for path in PLAIN[provider])
     gateway = (re.escape(lab.gateway), f"{lab.gateway}53")
