@@ -78,7 +78,7 @@ def host() -> Iterator[None]:
 def device() -> Iterator[None]:
     """An empty device, and nothing left of the test before."""
     on(
-        "rm -f /usr/local/bin/cryptsetup /usr/local/bin/mkfs.ext4; truncate -s 400M /root/raw; losetup /dev/loop0 /root/raw"
+        "rm -f /root/raw /usr/local/bin/cryptsetup /usr/local/bin/mkfs.ext4; truncate -s 400M /root/raw; losetup /dev/loop0 /root/raw"
     )
     yield
     mount({"path": REPOSITORY, "state": "absent"})
@@ -218,10 +218,10 @@ def test_volumes_on_an_encrypted_device_are_encrypted_and_others_are_not() -> No
     ("program", "early", "late", "goes_on"),
     [
         ("cryptsetup", "", "none", [ENCRYPTS, OPENS, MAKES]),
-        ("cryptsetup", " none", "*luksFormat*", [OPENS, MAKES]),
-        ("cryptsetup", " none", "*open*corral-srv*", [MAKES]),
-        ("mkfs.ext4", " none", "*", [MAKES]),
-        ("cryptsetup", " none", "*config*", []),
+        ("cryptsetup", "none", "*luksFormat*", [OPENS, MAKES]),
+        ("cryptsetup", "none", "*open*corral-srv*", [MAKES]),
+        ("mkfs.ext4", "none", "*", [MAKES]),
+        ("cryptsetup", "none", "*config*", []),
     ],
 )
 def test_a_run_that_is_killed_is_finished_by_the_next(program: str, early: str, late: str, goes_on: list[str]) -> None:
