@@ -79,6 +79,14 @@ options:
       weekly: {description: For how many weeks., type: int}
       monthly: {description: For how many months., type: int}
       yearly: {description: For how many years., type: int}
+  encrypted:
+    description:
+      - Make no backup unless the filesystem of O(repository) is encrypted now, on this host, by dm-crypt, such as LUKS;
+        also below LVM, RAID, btrfs and image files. So nothing goes into the directory below a filesystem that is not
+        mounted, and nothing to a disk that others can read.
+      - Other encryption, such as that of a server or of ZFS, is not known, and counts as none.
+    type: bool
+    default: false
   bandwidth:
     description: Limit for copying each disk of a running guest, in MiB per second. V(0) is without limit.
     type: int
@@ -188,6 +196,7 @@ OPTIONS = {
         "type": "dict",
         "options": {period: {"type": "int"} for period in ("hourly", "daily", "weekly", "monthly", "yearly")},
     },
+    "encrypted": {"type": "bool", "default": False},
     "bandwidth": {"type": "int", "default": 0},
     "job_timeout": {"type": "int", "default": 7200},
     "at_once": {"type": "int", "default": 2},

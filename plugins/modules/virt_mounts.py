@@ -20,6 +20,9 @@ description:
   - The directory below a mount is made immutable (C(chattr +i)). If a mount fails when the host starts, pools on it are
     empty, and nothing can be written into the directory by mistake; guests and pools on other storage start as ever.
   - A unit waits at most 45 seconds for its server, and libvirt starts after it.
+  - With O(mounts[].passphrase), the filesystem is in a LUKS device or image file. The key is never on a disk of the
+    host, so that it is not mounted when the host starts, but by the next run. Until then, nobody can write into the
+    directory.
 options:
   mounts:
     description: The mounts. Others stay as they are.
@@ -35,12 +38,13 @@ options:
         description:
           - What to mount, such as V(nas.example.com:/export/guests), V(hyper1:/volume) for GlusterFS,
             V(//nas.example.com/share) for CIFS, V(/dev/disk/by-id/ata-one) or V(UUID=...).
-          - Required unless O(mounts[].state=absent). Something else that is mounted at the path is refused.
+          - With O(mounts[].passphrase), a device, or the path of an image file, also one on a mounted share.
+          - Required if O(mounts[].state=mounted). Something else that is mounted at the path is refused.
         type: str
       fstype:
         description:
           - Type of the filesystem, such as V(nfs), V(nfs4), V(cifs), V(glusterfs), V(ext4) or V(xfs).
-          - Required unless O(mounts[].state=absent).
+          - Required if O(mounts[].state=mounted).
         type: str
       options:
         description:
@@ -52,19 +56,34 @@ options:
         elements: str
       build:
         description:
-          - Make the filesystem (V(ext4) or V(xfs)) on an empty device.
+          - Make the filesystem (V(ext4) or V(xfs)) on an empty device; with O(mounts[].passphrase), encrypt that first.
           - A device with a filesystem, a partition table or another signature, or one that something holds, is refused,
             also in check mode, and looked at again right before. If it has a filesystem of this type already, that is
             mounted.
         type: bool
         default: false
+      passphrase:
+        description:
+          - Passphrase of the LUKS device at O(mounts[].src), which C(cryptsetup) opens. Without it, nobody can read
+            what is there. Keep it in a vault, and elsewhere.
+          - C(cryptsetup) reads it from standard input. Ansible writes the arguments of modules to a temporary file of
+            the host unless pipelining is on; role P(corral.virt.storage#role) turns it on for this.
+          - A change of it here changes nothing on the device. For that, use C(cryptsetup luksChangeKey).
+          - A device or an image is for one host at a time, also if others can reach it.
+        type: str
+      size:
+        description: Size of the image file to make if there is none at O(mounts[].src), such as V(200GiB). Its room is
+          allocated at once. Requires O(mounts[].build=true) and O(mounts[].passphrase).
+        type: str
       state:
         description:
-          - V(mounted) - mounted, and at each start of the host.
+          - V(mounted) - mounted, and at each start of the host if it is not encrypted.
+          - V(closed) - unmounted, and its LUKS device closed, until a run mounts it again. Nobody can write into the
+            directory meanwhile.
           - V(absent) - not mounted any more. It is refused while a pool or a guest has something there, and for what
             this module has not mounted. The directory stays, and can be written into.
         type: str
-        choices: [mounted, absent]
+        choices: [mounted, closed, absent]
         default: mounted
 extends_documentation_fragment:
   - corral.virt.connection.attributes
@@ -97,6 +116,21 @@ EXAMPLES = r"""
         src: /dev/disk/by-id/nvme-one
         fstype: xfs
         build: true
+
+- name: Encrypt an empty disk for backups, and mount it; after a restart of the host, open and mount it again
+  corral.virt.virt_mounts:
+    mounts:
+      - path: /srv/backup
+        src: /dev/disk/by-id/ata-two
+        fstype: ext4
+        build: true
+        passphrase: "{{ vault_backup_passphrase }}"
+
+- name: Close it
+  corral.virt.virt_mounts:
+    mounts:
+      - path: /srv/backup
+        state: closed
 
 - name: Unmount it
   corral.virt.virt_mounts:

@@ -63,6 +63,12 @@ def test_a_refusal_is_handed_on() -> None:
     assert Here({"failed": True, "msg": "no"}).ends({}) == {"failed": True, "msg": "no"}
 
 
+def test_a_wait_has_words_and_no_size() -> None:
+    note = {"phase": "waiting for a login prompt of p", "done": 0, "total": 0, "rate": 0, "detail": "started 3 s ago"}
+    assert progress_lines.shown(json.dumps(note)) == "waiting for a login prompt of p (started 3 s ago)"
+    assert progress_lines.shown("") == progress_lines.shown("{") == ""
+
+
 @pytest.mark.parametrize("noted", [0, 1, 2])
 def test_the_answer_comes_with_what_was_noted_meanwhile(answer: Path, tmp_path: Path, noted: int) -> None:
     notes = {f"web{number}": str(tmp_path / f"web{number}") for number in range(noted)}

@@ -412,6 +412,48 @@ def test_no_frame_of_a_proof_gets_out() -> None:
     remove("p")
 
 
+# The firmware's shell runs it. Only the first start, before the backup, writes the variable.
+START = """@echo -off
+if exist fs0:\\first then
+  rm -q fs0:\\first
+  setvar Corral -guid 2f0c1a3e-6a52-4a41-9a63-6a2f0e9b7c22 -nv -bs =L"kept"
+endif
+setvar Corral -guid 2f0c1a3e-6a52-4a41-9a63-6a2f0e9b7c22
+if %lasterror% eq 0x0 then
+  echo "u login:"
+endif
+"""
+
+
+@pytest.mark.deep
+def test_a_proof_has_the_uefi_variables_and_the_tpm_of_then() -> None:
+    """A guest that logs in only with a variable that is in no disk; its TPM has the certificate that it was made with."""
+    console, disk = "/var/log/libvirt/qemu/u-serial", f"{IMAGES}/u.raw"
+    on("apt-get install -qq -y --no-install-recommends mtools >/dev/null 2>&1; cat >/root/startup.nsh", given=START)
+    on(
+        f"mformat -C -i {disk} -T 32768 ::; touch /root/first; mcopy -i {disk} /root/startup.nsh /root/first ::; "
+        f"qemu-img convert -f raw -O qcow2 {disk} {IMAGES}/u.qcow2; rm {disk}; cat >/root/u.xml && virsh -q define /root/u.xml",
+        given="<domain type='qemu'><name>u</name><memory unit='MiB'>192</memory>"
+        f"<os><type arch='x86_64' machine='q35'>hvm</type>{FIRMWARE}</os><features><acpi/></features><devices>"
+        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2'/><source file='{IMAGES}/u.qcow2'/>"
+        f"<target dev='vda' bus='virtio'/></disk><serial type='file'><source path='{console}'/></serial>{TPM}"
+        "</devices></domain>",
+    )
+    on("virsh -q start u")
+    until(lambda: "u login:" in on(f"cat {console}"), 240)
+    LAB.module("virt_backup", repository=REPOSITORY, guests=["u"])
+    on("virsh -q destroy u; virsh -q pool-refresh default")
+    before, prove = on(STATE), {**PROVE, "guests": ["u"], "timeout": 300}
+    task = {"corral.virt.virt_prove": {**prove, "evidence": "login"}, "register": "told"}
+    told, printed = LAB.tell_all(task, hosts="hyper1")
+    assert told["hyper1"]["results"][0]["evidence"] == "login" and told["hyper1"]["results"][0]["seconds"] > 2
+    assert re.search(r"waiting for a login prompt on the console of u \(started \d+ s ago\)", printed)
+    state = "/var/lib/libvirt/swtpm/$CORRAL_UUID/tpm2/tpm2-00.permall"
+    LAB.module("virt_prove", **prove, probe=f"grep -aqF u:{on('virsh domuuid u')} {state}")
+    assert on(LEFT) == "" and on(STATE) == before and on("ls /var/lib/libvirt/swtpm") == on("virsh domuuid u")
+    remove("u")
+
+
 @pytest.mark.deep
 def test_a_proof_that_fails_or_is_killed_leaves_nothing() -> None:
     define_login()

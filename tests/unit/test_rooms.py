@@ -688,7 +688,7 @@ BUDGETS_KIB |= {
     "virt_nwfilter_info": 70,
     "virt_disk_move": 252,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 258,
-    "virt_backup": 140,
+    "virt_backup": 146,
     "virt_backup_files": 62,
     "virt_backup_info": 60,
     "virt_snapshot": 290,  # with all that is looked at before a file or a definition goes
@@ -711,7 +711,7 @@ BUDGETS_KIB |= {
     "virt_bridge": 58,
     "virt_firewall": 37,
     "virt_daemon": 44,
-    "virt_mounts": 40,
+    "virt_mounts": 64,  # with encrypted devices and images
     "virt_tuning": 40,
     "virt_writable": 48,
     "virt_addresses": 53,

@@ -52,6 +52,7 @@ __all__ = [
     "discard",
     "finish",
     "folder",
+    "kept_mounted",
     "lend",
     "look",
     "read",
@@ -88,6 +89,19 @@ def _closed(path: str) -> str | None:
         way.append(here)
         here = os.path.dirname(here)
     return next((one for one in reversed(way) if not os.stat(one).st_mode & stat.S_IXOTH), None)
+
+
+@contextlib.contextmanager
+def kept_mounted(path: str) -> t.Iterator[None]:
+    """Nobody unmounts the filesystem of a directory meanwhile; nothing if there is none."""
+    if not os.path.isdir(path):
+        yield
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def create(path: str) -> None:

@@ -81,6 +81,7 @@ class BackupSpec:
     increments: int = 30
     keep: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
     full: bool = False
+    encrypted: bool = False  # the repository must be
 
 
 class Checkpoint(t.NamedTuple):
@@ -100,6 +101,9 @@ class BackupHost(t.Protocol):
 
     def facts(self, path: str) -> RepositoryFacts:
         """What is at the path of the repository."""
+
+    def unencrypted(self, path: str) -> str:
+        """What a directory lies on, in words; empty if dm-crypt encrypts all of that."""
 
     def repository(self, path: str) -> Repository:
         """The repository, with the points of all guests."""
@@ -213,7 +217,14 @@ def scene(spec: BackupSpec, host: BackupHost, again: t.Collection[str] = (), *, 
     found = host.guest(spec.guest)
     if found is None:
         raise NotFound(f"cannot back up {spec.guest}: there is no such guest here; {WHERE_IT_IS}")
-    is_new = checked_repository(spec.repository, host.facts(spec.repository), f"cannot back up {spec.guest}", new=True)
+    cannot = f"cannot back up {spec.guest}"
+    facts = host.facts(spec.repository)
+    if spec.encrypted and facts.is_directory and (below := host.unencrypted(spec.repository)):
+        raise Refused(
+            f"{cannot}: {spec.repository} is not encrypted: it lies on {below}; open and mount its LUKS device (with "
+            "storage_mounts: ansible-playbook corral.virt.site --tags storage), or set encrypted: false"
+        )
+    is_new = checked_repository(spec.repository, facts, cannot, new=True)
     repository = Repository("") if is_new else host.repository(spec.repository)
     return BackupScene(spec, found, repository, is_new, host, frozenset(again if assumed else ()))
 
@@ -535,7 +546,16 @@ def checked(params: t.Mapping[str, t.Any]) -> list[BackupSpec]:
     problems.refuse()
     path = os.path.normpath(params["repository"])
     return [
-        BackupSpec(guest, path, params["point"], params["quiesce"], params["increments"], keep, full=params["full"])
+        BackupSpec(
+            guest,
+            path,
+            params["point"],
+            params["quiesce"],
+            params["increments"],
+            keep,
+            full=params["full"],
+            encrypted=params["encrypted"],
+        )
         for guest in params["guests"]
     ]
 

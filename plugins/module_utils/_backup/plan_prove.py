@@ -150,6 +150,11 @@ class AwaitEvidence(BackupStep):
     timeout_s: int
     probe: str = ""
 
+    @property
+    def waiting(self) -> str:
+        """What is waited for, to be shown meanwhile."""
+        return f"waiting for {_TOLD[self.evidence]} of {self.of}"
+
     def __str__(self) -> str:
         return f"wait for {_TOLD[self.evidence]} of {self.guest}"
 

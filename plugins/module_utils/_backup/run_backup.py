@@ -51,7 +51,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     plan_clone_spec,
     run_snapshots,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import free_space, locks, private, timer
+from ansible_collections.corral.virt.plugins.module_utils._system import dm_crypt, free_space, locks, private, timer
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
 
@@ -77,6 +77,8 @@ def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any]
     since = time.monotonic()
     with contextlib.ExitStack() as stack:
         tell = None
+        if spec.encrypted:  # what is looked at is what is written to
+            gate.hold(stack, lambda: files_repository.kept_mounted(spec.repository))
         if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
             gate.hold(stack, lambda: locks.locked(spec.guest, plan_backup.another_run(spec.guest)))
             progress = Progress(os.path.join(private.place(), f"{spec.guest}.progress"))
@@ -166,6 +168,10 @@ class BackupGuestHost:
         return int(time.time())
 
     @asked
+    def unencrypted(self, path: str) -> str:
+        """What a directory lies on, in words; empty if dm-crypt encrypts all of that."""
+        return dm_crypt.unencrypted(path)
+
     def facts(self, path: str) -> RepositoryFacts:
         """What is at the path of the repository."""
         return files_repository.look(path)

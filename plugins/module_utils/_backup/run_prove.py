@@ -145,10 +145,10 @@ class _Work:
     def wait(self, step: plan_prove.AwaitEvidence) -> None:
         """Look again and again, as long as the guest runs and its time is not over."""
         patience = Patience(step.timeout_s)
-        self.tell.__exit__()  # a wait has no size that could be shown
         while True:
             last = self._lacks(step)
             elapsed_s = time.monotonic() - self._started_s
+            self.tell(step.waiting, 0, 0, f"started {elapsed_s:.0f} s ago")
             if last is None:
                 self.seconds = round(elapsed_s, 1)
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-__all__ = ["MADE_BY", "MARK", "MountHost", "MountSpec", "Mounted", "UnitFile"]
+__all__ = ["MADE_BY", "MARK", "Luks", "MountHost", "MountSpec", "Mounted", "UnitFile"]
 
 MARK = "# Managed by corral.virt (virt_mounts): what you change here is lost."
 # How a filesystem is made on a device. No discard: it can take hours, and the device is said to be empty.
@@ -29,6 +29,22 @@ class MountSpec:
     options: tuple[str, ...] = ()
     build: bool = False
     absent: bool = False
+    closed: bool = False  # absent for now: its unit stays
+    passphrase: str = dataclasses.field(default="", repr=False)  # of the LUKS device; empty: it is not encrypted
+    size_bytes: int = 0  # of the image that is made; 0: none is
+
+    @property
+    def is_image(self) -> bool:
+        """True if its source is a file."""
+        return bool(self.passphrase) and self.src.startswith("/") and not self.src.startswith("/dev/")
+
+
+@dataclasses.dataclass(frozen=True)
+class Luks:
+    """What the header of a LUKS device tells."""
+
+    unfinished: bool = False  # this collection made it, and no filesystem yet
+    has_key: bool = True  # else nobody could ever read or write it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +102,21 @@ class MountHost(t.Protocol):
 
     def filesystem(self, device: str) -> str | None:
         """The type of the filesystem on a device."""
+
+    def opened(self, device: str) -> list[str]:
+        """What a device of dm-crypt lies on; empty if it is not open."""
+
+    def holders(self, device: str) -> list[str]:
+        """What is open on a device or image file."""
+
+    def luks(self, device: str) -> Luks:
+        """What the header of a LUKS device tells."""
+
+    def is_opened_by(self, device: str, passphrase: str) -> bool:
+        """True if the passphrase is that of a LUKS device."""
+
+    def free_bytes(self, file: str) -> int:
+        """Room for an image file."""
 
     def content(self, device: str) -> str | None:
         """Why a device is not an empty one, in words."""

@@ -12,9 +12,15 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_mount, libvirt_mount, plan_mount
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_luks,
+    files_mount,
+    libvirt_mount,
+    plan_mount,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import content
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import Mounted, UnitFile
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import Luks, Mounted, UnitFile
+from ansible_collections.corral.virt.plugins.module_utils._system import dm_crypt
 
 __all__ = ["OPTIONS", "converge"]
 
@@ -29,7 +35,9 @@ OPTIONS: dict[str, t.Any] = {
             "fstype": {"type": "str"},
             "options": {"type": "list", "elements": "str"},
             "build": {"type": "bool", "default": False},
-            "state": {"type": "str", "choices": ["mounted", "absent"], "default": "mounted"},
+            "passphrase": {"type": "str", "no_log": True},
+            "size": {"type": "str"},
+            "state": {"type": "str", "choices": ["mounted", "closed", "absent"], "default": "mounted"},
         },
     },
 }
@@ -76,6 +84,24 @@ class _Host:
     def filesystem(self, device: str) -> str | None:
         return files_mount.filesystem(device)
 
+    @asked
+    def opened(self, device: str) -> list[str]:
+        return dm_crypt.below(device)
+
+    def holders(self, device: str) -> list[str]:
+        return dm_crypt.holders(device)
+
+    @asked
+    def luks(self, device: str) -> Luks:
+        return files_luks.luks(device)
+
+    @asked
+    def is_opened_by(self, device: str, passphrase: str) -> bool:
+        return files_luks.is_opened_by(device, passphrase)
+
+    def free_bytes(self, file: str) -> int:
+        return files_luks.free_bytes(file)
+
     def content(self, device: str) -> str | None:
         return content(device)
 
@@ -84,11 +110,29 @@ class _Host:
 
 
 def _still_empty(step: plan_mount.MakeFilesystem) -> None:
-    plan_mount.check_empty(step.device, content(files_mount.device(step.device) or step.device))
+    device = _device(step.device)
+    plan_mount.check_empty(step, content(device), files_mount.filesystem(device))
+
+
+def _still_keyless(step: plan_mount.EncryptDevice) -> None:
+    device = _device(step.device)
+    plan_mount.check_keyless(step, files_luks.luks(device), content(device))
+
+
+def _device(src: str) -> str:
+    return files_mount.device(src) or src
 
 
 def _make(step: plan_mount.MakeFilesystem) -> None:
-    files_mount.make_filesystem(files_mount.device(step.device) or step.device, step.fstype)
+    device = _device(step.device)
+    if files_mount.filesystem(device) is None:
+        files_mount.make_filesystem(device, step.fstype)
+    if step.luks:
+        files_luks.label_finished(_device(step.luks))
+
+
+def _open(step: plan_mount.OpenDevice) -> None:
+    files_luks.open_device(_device(step.device), os.path.basename(step.mapped), step.passphrase)
 
 
 def _mount(step: plan_mount.Mount) -> None:
@@ -97,6 +141,11 @@ def _mount(step: plan_mount.Mount) -> None:
 
 
 _DOERS: dict[type[plan_mount.MountStep], t.Callable[[t.Any], object]] = {
+    plan_mount.CreateImage: lambda step: files_luks.create_image(step.file, step.size_bytes, step.passphrase),
+    plan_mount.EncryptDevice: Looked(
+        _still_keyless, lambda step: files_luks.encrypt(_device(step.device), step.passphrase)
+    ),
+    plan_mount.OpenDevice: _open,
     plan_mount.MakeFilesystem: Looked(_still_empty, _make),
     plan_mount.MakeMountPoint: lambda step: files_mount.make_mount_point(step.path),
     plan_mount.WriteUnit: lambda step: files_mount.write_unit(step.file, step.text),
@@ -106,6 +155,7 @@ _DOERS: dict[type[plan_mount.MountStep], t.Callable[[t.Any], object]] = {
         lambda step: plan_mount.check_unused(step.path, libvirt_mount.users(step.path)),
         lambda step: files_mount.unmount(step.unit),
     ),
+    plan_mount.CloseDevice: lambda step: files_luks.close(os.path.basename(step.mapped)),
     plan_mount.RemoveUnit: Looked(
         lambda step: plan_mount.check_ours(step, files_mount.text(step.file)),
         lambda step: files_mount.remove_unit(step.unit, step.file, step.path),

@@ -131,7 +131,9 @@ def is_file_name(name: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """A line `downloading 43 %, 82.1 of 190.0 MiB, 52.1 MiB/s, 2 s left`; empty if the note has no progress."""
+    """A line `downloading 43 %, 82.1 of 190.0 MiB, 52.1 MiB/s, 2 s left`; of a wait, only the words; empty if the note
+    has no progress.
+    """
     try:
         found = json.loads(text)
         done, total, rate = int(found["done"]), int(found["total"]), int(found["rate"])
@@ -139,8 +141,8 @@ def shown(text: str) -> str:
     except (ValueError, TypeError, KeyError):  # not there yet, no more, or no note of ours
         return ""
     parts = [f"{phase} {100 * done // total} %" if total else phase]
-    parts.append(amount(done, total))
-    parts.append(f"{rate / _MIB:.1f} MiB/s")
+    if done or total:
+        parts += [amount(done, total), f"{rate / _MIB:.1f} MiB/s"]
     if total and rate:
         parts.append(f"{(total - done) // rate} s left")
     return ", ".join(parts) + (f" ({detail})" if detail else "")

@@ -119,6 +119,7 @@ class Host:
     pins: t.Mapping[str, tuple[Pin, ...]] = dataclasses.field(default_factory=dict)
     standing: str | None = None
     rotten: t.Collection[str] = ()
+    in_the_clear: str = ""
 
     def guest(self, name: str) -> FoundGuest | None:
         live = self.xml if self.running else None
@@ -127,6 +128,9 @@ class Host:
 
     def facts(self, _path: str) -> RepositoryFacts:
         return self.place
+
+    def unencrypted(self, _path: str) -> str:
+        return self.in_the_clear
 
     def repository(self, _path: str) -> Repository:
         return Repository(REPOSITORY, self.points, self.broken, self.unfinished, {}, self.pins)
@@ -345,6 +349,16 @@ def test_what_is_no_repository(why: str, facts: RepositoryFacts) -> None:
         planned(Host(place=facts))
 
 
+def test_an_encrypted_repository_is_one_now() -> None:
+    clear = Host(in_the_clear="ext4 of /dev/vda1")
+    assert planned(clear).point and planned(Host(), encrypted=True).point
+    for place in (PLACE, RepositoryFacts(True)):  # the directory below a filesystem that is not mounted
+        with pytest.raises(Refused, match="/srv/b is not encrypted: it lies on ext4 of /dev/vda1; open and mount"):
+            planned(dataclasses.replace(clear, place=place), encrypted=True)
+    with pytest.raises(Refused, match="there is no directory"):
+        planned(dataclasses.replace(clear, place=RepositoryFacts(False)), encrypted=True)
+
+
 def test_an_empty_directory_is_a_repository_only_for_who_writes() -> None:
     assert plan_repository.checked_repository("/", RepositoryFacts(True, None, (), "/"), "cannot", new=True)
     with pytest.raises(Refused, match=r"has no corral-backup\.json; mount"):
@@ -492,6 +506,7 @@ OPTIONS: dict[str, t.Any] = {
     "increments": 30,
     "full": False,
     "keep": None,
+    "encrypted": False,
     "bandwidth": 0,
     "job_timeout": 7200,
     "at_once": 2,

@@ -10,11 +10,29 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_mount, plan_mount
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import MARK, Mounted, MountSpec, UnitFile
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import (
+    MARK,
+    Luks,
+    Mounted,
+    MountSpec,
+    UnitFile,
+)
+from ansible_collections.corral.virt.plugins.module_utils._system import dm_crypt
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 NFS = {"path": "/srv/nfs", "src": "nas:/export", "fstype": "nfs", "options": ["hard"]}
 DISK = {"path": "/srv/fast disk", "src": "/dev/disk/by-id/a", "fstype": "ext4"}
+VAULT: dict[str, t.Any] = {
+    "path": "/srv/my-vault",
+    "src": "/dev/disk/by-id/a",
+    "fstype": "ext4",
+    "build": True,
+    "passphrase": "a secret",
+}
+IMAGE: dict[str, t.Any] = {**VAULT, "src": "/srv/nas/vault.img", "size": "1GiB"}
+MAPPED = "/dev/mapper/corral-srv-my.2dvault"
+LUKS = "crypto_LUKS"
+GIB = 1024**3
 ABSENT = {"path": "/srv/nfs", "state": "absent"}
 
 
@@ -33,9 +51,15 @@ class Host:
     device_there: bool = True
     used_by: list[str] = dataclasses.field(default_factory=list)
     links: dict[str, str] = dataclasses.field(default_factory=dict)
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+    below: list[str] = dataclasses.field(default_factory=list)
+    held_by: list[str] = dataclasses.field(default_factory=list)
+    header: Luks = dataclasses.field(default_factory=Luks)
+    right: str = "a secret"
+    free: int = 2 * GIB
 
     def unit(self, path: str) -> UnitFile:
-        name = path[1:].replace("/", "-").replace(" ", "\\x20") + ".mount"
+        name = path[1:].replace("-", "\\x2d").replace("/", "-").replace(" ", "\\x20") + ".mount"
         return UnitFile(name, f"/etc/systemd/system/{name}", self.unit_text, self.read_from, self.enabled)
 
     def mounted(self, _path: str) -> Mounted | None:
@@ -53,8 +77,23 @@ class Host:
     def device(self, src: str) -> str | None:
         return src if self.device_there else None
 
-    def filesystem(self, _device: str) -> str | None:
-        return self.kind
+    def filesystem(self, device: str) -> str | None:
+        return self.kinds.get(device, self.kind)
+
+    def opened(self, _device: str) -> list[str]:
+        return self.below
+
+    def holders(self, _device: str) -> list[str]:
+        return self.held_by
+
+    def luks(self, _device: str) -> Luks:
+        return self.header
+
+    def is_opened_by(self, _device: str, passphrase: str) -> bool:
+        return passphrase == self.right
+
+    def free_bytes(self, _file: str) -> int:
+        return self.free
 
     def content(self, _device: str) -> str | None:
         return self.held
@@ -177,10 +216,123 @@ def test_what_has_changed_since_the_plan_is_left() -> None:
     for other in (None, "[Mount]\n"):
         with pytest.raises(Refused, match="it has changed"):
             plan_mount.check_ours(step, other)
+    made = plan_mount.MakeFilesystem("/srv", "/dev/a", "ext4")
     with pytest.raises(Refused, match="holds xfs"):
-        plan_mount.check_empty("/dev/a", "holds xfs")
+        plan_mount.check_empty(made, "holds xfs", "xfs")
+    with pytest.raises(Refused, match="holds ext4"):
+        plan_mount.check_empty(made, "holds ext4", "ext4")
+    plan_mount.check_empty(dataclasses.replace(made, luks="/dev/b"), "holds ext4", "ext4")  # which a killed run made
+    encrypted = plan_mount.EncryptDevice("/srv", "/dev/a", "x")
+    for header, content in ((Luks(), "holds crypto_LUKS"), (Luks(unfinished=True), "holds crypto_LUKS"), (None, "gpt")):
+        with pytest.raises(Refused, match="cannot make a filesystem on /dev/a"):
+            plan_mount.check_keyless(encrypted, header, content)
+    plan_mount.check_keyless(encrypted, Luks(unfinished=True, has_key=False), "holds crypto_LUKS")
+    plan_mount.check_keyless(encrypted, None, None)
     with pytest.raises(Refused, match="pool a use"):
         plan_mount.check_unused("/srv", ["pool a"])
+
+
+REST = ("make mount point /srv/my-vault", r"write /etc/systemd/system/srv-my\x2dvault.mount")
+MOUNTS = "mount /dev/disk/by-id/a at /srv/my-vault"
+OPENS = f"open /dev/disk/by-id/a as {MAPPED}"
+ENCRYPTS, MAKES = "encrypt /dev/disk/by-id/a (LUKS2)", f"make filesystem ext4 on {MAPPED}"
+
+
+@pytest.mark.parametrize(
+    ("host", "first"),
+    [
+        (Host(), [ENCRYPTS, OPENS, MAKES]),
+        (Host(kind=LUKS), [OPENS]),
+        # what runs left that were killed: before there was a key, before the filesystem, and with all of it open
+        (Host(kind=LUKS, header=Luks(unfinished=True, has_key=False), right=""), [ENCRYPTS, OPENS, MAKES]),
+        (Host(kind=LUKS, header=Luks(unfinished=True)), [OPENS, MAKES]),
+        (Host(kind=LUKS, header=Luks(unfinished=True), below=["/dev/disk/by-id/a"]), [MAKES]),
+        (Host(kind=LUKS, kinds={MAPPED: "ext4"}, below=["/dev/disk/by-id/a"]), []),
+    ],
+)
+def test_an_encrypted_device_is_opened_and_not_mounted_at_the_start(host: Host, first: list[str]) -> None:
+    assert steps(host, VAULT) == [*first, *REST, MOUNTS]
+
+
+def test_an_encrypted_image_gets_its_name_when_it_is_one() -> None:
+    new = Host(device_there=False, names=[])
+    assert steps(new, IMAGE) == [
+        "create encrypted image /srv/nas/vault.img (1 GiB)",
+        f"open /srv/nas/vault.img as {MAPPED}",
+        *(MAKES, *REST, "mount /srv/nas/vault.img at /srv/my-vault"),
+    ]
+    made = plan_mount.decide(plan_mount.specs([IMAGE]), new)
+    unit = next(step.text for step in made.steps if isinstance(step, plan_mount.WriteUnit))
+    assert f'RequiresMountsFor="/srv/nas/vault.img"\n\n[Mount]\nWhat={MAPPED}\n' in unit
+    assert "a secret" not in f"{made}{unit}"
+    assert "no directory /srv/nas; create it" in refused(Host(device_there=False), IMAGE)
+    assert "/srv/nas has 1 GiB free" in refused(Host(device_there=False, names=[], free=GIB), IMAGE)
+    assert "build: true and size make it" in refused(Host(device_there=False, names=[]), {**IMAGE, "size": None})
+    assert "it is a file without LUKS" in refused(Host(), IMAGE)
+    there = Mounted(MAPPED, "ext4")
+    assert steps(Host(unit, there=there, below=["/dev/loop3"], held_by=["/dev/loop3"]), IMAGE) == []
+
+
+def test_what_is_open_and_mounted_is_left_closed_or_given_up() -> None:
+    unit = text(VAULT)
+    host = Host(unit, there=Mounted("/dev/dm-0", "ext4"), below=["/dev/sdb"])
+    host.links = {MAPPED: "/dev/dm-0", VAULT["src"]: "/dev/sdb"}
+    assert steps(host, VAULT) == []
+    closing = ["unmount /srv/my-vault", f"close {MAPPED}"]
+    for state, last in (("closed", []), ("absent", [r"remove /etc/systemd/system/srv-my\x2dvault.mount"])):
+        gone = {"path": "/srv/my-vault", "state": state}
+        plan = plan_mount.decide(plan_mount.specs([gone]), host)
+        assert [str(step) for step in plan.steps] == [*closing, *last]
+        assert {"mounts[/srv/my-vault].open: True -> False"} <= {str(change) for change in plan.changes}
+        assert steps(Host(unit, below=["/dev/sdb"]), gone) == [closing[1], *last]
+        assert steps(Host(unit), gone) == last and steps(Host(), gone) == []
+        assert "pool a use it" in refused(dataclasses.replace(host, used_by=["pool a"]), gone)
+    assert "is not encrypted; unmount it with state: absent" in refused(Host(text(NFS)), {**ABSENT, "state": "closed"})
+    assert "is mounted there" in refused(dataclasses.replace(host, below=["/dev/sdc"]), VAULT)
+    assert "is mounted there" in refused(host, {**DISK, "path": "/srv/my-vault"})
+
+
+@pytest.mark.parametrize(
+    ("host", "mount", "why"),
+    [
+        (Host(kind=LUKS, right="b"), VAULT, "the passphrase is not that of this LUKS device"),
+        (Host(held="holds gpt"), VAULT, "cannot make a filesystem on /dev/disk/by-id/a: it holds gpt"),
+        (Host(kind="xfs", held="holds xfs"), {**VAULT, "build": False}, "it holds xfs; build: true encrypts an empty"),
+        (Host(), {**VAULT, "build": False}, "it is empty; build: true encrypts an empty device"),
+        (Host(kind=LUKS, held_by=["/dev/mapper/other"]), VAULT, "/dev/mapper/other has it; end that"),
+        (Host(below=["/dev/sdz"]), VAULT, f"{MAPPED} is open, and lies on /dev/sdz; close that"),
+        (Host(kind=LUKS, kinds={MAPPED: "xfs"}, below=[VAULT["src"]]), VAULT, "within its encryption, it holds xfs"),
+        (Host(device_there=False), VAULT, "there is no such device"),
+        (Host(kind=LUKS, held="holds crypto_LUKS"), {**VAULT, "passphrase": None}, "it holds crypto_LUKS"),
+    ],
+)
+def test_nothing_of_others_is_encrypted_or_opened(host: Host, mount: dict[str, t.Any], why: str) -> None:
+    assert why in refused(host, mount)
+
+
+def test_what_lies_below_a_filesystem_is_followed(tmp_path: Path) -> None:
+    """As the kernel tells it in /sys: volumes on LUKS, LUKS on volumes, partitions, and an array with one open member."""
+    blocks: dict[str, tuple[str, list[str]]] = {
+        "254:0": ("CRYPT-LUKS2-1-a", ["8:1"]),
+        "254:1": ("LVM-1", ["254:0"]),
+        "254:2": ("LVM-2", ["8:1"]),
+        "254:3": ("CRYPT-VERITY-1", ["8:1"]),
+        "9:0": ("", ["254:0", "8:1"]),
+        "9:1": ("", ["254:0", "254:1"]),
+        "8:1": ("", []),
+    }
+    for number, (uuid, members) in blocks.items():
+        (tmp_path / number / "slaves").mkdir(parents=True)
+        (tmp_path / number / "dm").mkdir()
+        (tmp_path / number / "dm/uuid").write_text(f"{uuid}\n")
+        for each in members:
+            (tmp_path / number / "slaves" / each).symlink_to(tmp_path / each)
+    part = tmp_path / "254:1" / "part1"
+    part.mkdir()
+    (part / "partition").write_text("1\n")
+    (tmp_path / "254:4").symlink_to(part)
+    expected = {"254:0": 1, "254:1": 1, "254:2": 0, "254:3": 0, "9:0": 0, "9:1": 1, "8:1": 0, "254:4": 1}
+    assert {each: int(dm_crypt.is_encrypted(str(tmp_path / each))) for each in expected} == expected
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -197,6 +349,11 @@ def test_all_problems_are_told_at_once() -> None:
         {"path": "/e f", "src": "nas:/x", "fstype": "glusterfs"},
         {**NFS},
         {**NFS, "path": "/srv//nfs/"},
+        {**VAULT, "path": "/f", "passphrase": "a\nb"},
+        {**NFS, "path": "/g", "passphrase": "a secret"},
+        {**VAULT, "path": "/h", "size": "1GiB"},
+        {**IMAGE, "path": "/i", "size": "1MiB"},
+        {**DISK, "path": "/j", "src": "/srv/a.img"},
     ]
     with pytest.raises(BadInput, match="path of mount") as error:
         plan_mount.specs(bad)
@@ -212,9 +369,14 @@ def test_all_problems_are_told_at_once() -> None:
         "build of mount /e: it makes ext4 or xfs, not nfs",
         "fails with a space",
         "/srv/nfs is given twice",
+        "passphrase of mount /f: must be one line",
+        "passphrase of mount /g: it encrypts a device or a file, not nfs",
+        "size of mount /h: it is for an image file",
+        "size of mount /i: must be at least 320 MiB",
+        "src of mount /j: must be a device",
     ):
         assert part in told
-    assert "password=x" not in told
+    assert "password=x" not in told and "a secret" not in told
 
 
 def test_outer_mounts_come_first_and_names_that_change_are_noted() -> None:
