@@ -132,6 +132,10 @@ docs: venv ## check the documentation: modules, roles, guides, changelog fragmen
 site: venv ## the documentation as pages, with all links and pictures checked: build/site/html/index.html
 	@PYTHONPATH=.cache python $(TOOLS)/site.py
 
+.PHONY: site-links
+site-links: venv ## whether every external link of the documentation still answers; needs the internet
+	@PYTHONPATH=.cache python $(TOOLS)/site.py links
+
 .PHONY: build
 build: venv ## build the collection's tarball, install it aside and read it back; leaves build/
 	rm -rf build/installed build/corral-virt-*.tar.gz
@@ -139,6 +143,12 @@ build: venv ## build the collection's tarball, install it aside and read it back
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-galaxy collection install --offline \
 	  -p installed corral-virt-*.tar.gz
 	cd build && ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/installed ansible-doc -l corral.virt
+
+# nox keeps the importer's environment in .nox. What the importer calls an error that is not fatal is one here.
+.PHONY: importer
+importer: venv ## whether Galaxy imports the tarball: its own importer reads it
+	mkdir -p build && nox -s build-import-check 2>&1 | tee build/importer.log
+	! grep 'emitted the following' build/importer.log
 
 .PHONY: release release-check
 release: venv ## make release RELEASE=1.0.0: changelog, commit and signed tag in this checkout, and what is published in build/release; pushes nothing
@@ -211,7 +221,7 @@ demo-down: lab-here ## remove the demo's hosts; another's: DEMO=name
 
 .PHONY: clean
 clean: ## remove what make made, except labs (make demo-down)
-	rm -rf .venv .ansible tests/output
+	rm -rf .venv .nox .ansible tests/output
 	if [ -d .cache ]; then find .cache -mindepth 1 -maxdepth 1 ! -name ansible_collections -exec rm -rf {} +; fi
 	if [ -d build ]; then find build -mindepth 1 -maxdepth 1 ! -name lab -exec rm -rf {} +; fi
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,6 +19,16 @@ nitpicky = True
 # Ansible's own documentation is not part of an offline build.
 nitpick_ignore_regex = [("std:ref", r"(?!ansible_collections\.corral\.virt\.).*"), ("envvar", "ANSIBLE_.*")]
 
+# make site-links. Addresses of examples have no servers; GitHub makes the places in its pages with JavaScript.
+linkcheck_ignore = [
+    r"http://(debian|ubuntu)\.org/(debian|ubuntu)/[\d.]+",  # names of libosinfo
+    r"https?://([\w-]+\.)*example\.(org|com|net)\b.*",
+    r"https?://(localhost|127\.0\.0\.1|\[?::1)\b.*",
+]
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]
+linkcheck_timeout = 20
+linkcheck_workers = 10
+
 # Publishers of collections' guides copy no pictures: guides name them by address, and this site has its own copies.
 PICTURES = "https://raw.githubusercontent.com/corral-virt/corral.virt/main/docs/docsite/pictures/"
 CONTENTS = re.compile(r"^\.\. contents::.*\n(?: +:.*\n)*", re.MULTILINE)

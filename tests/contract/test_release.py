@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -43,6 +44,9 @@ def test_a_release_is_signed_and_can_be_installed(tmp_path: Path) -> None:
     out = clone / "build/release"
     subprocess.run(["sha256sum", "--check", "corral-virt-1.0.0.tar.gz.sha256"], cwd=out, check=True)
     assert "GPL-3.0-or-later" in (out / "corral-virt-1.0.0.spdx").read_text()
+    parts = json.loads((out / "corral-virt-1.0.0.cdx.json").read_text())
+    assert parts["metadata"]["component"]["version"] == "1.0.0"
+    assert {"ansible-core", "libvirt-python", "lxml", "novnc"} <= {each["name"] for each in parts["components"]}
     run(
         "ansible-galaxy",
         "collection",

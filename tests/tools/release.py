@@ -1,4 +1,4 @@
-"""Make a release in a clean checkout: version, changelog, commit, signed tag, archive, list of licences. Usage: release.py [--check] VERSION
+"""Make a release in a clean checkout: version, changelog, commit, signed tag, archive, list of licences, bill of materials. Usage: release.py [--check] VERSION
 
 With `--check`, the tag is there, and only what is to be published is made: build/release/. Nothing is pushed.
 """
@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import bill_of_materials
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "build/release"
@@ -58,12 +60,13 @@ def tag(version: str) -> None:
 
 
 def build(version: str) -> None:
-    """The archive, its checksum, and the licence of each file (SPDX)."""
+    """The archive, its checksum, the licence of each file (SPDX), and what it needs and carries of others (CycloneDX)."""
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     run("ansible-galaxy", "collection", "build", "--output-path", OUT)
     archive = OUT / f"corral-virt-{version}.tar.gz"
     (OUT / f"{archive.name}.sha256").write_text(f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n")
+    bill_of_materials.write(archive)
     run("reuse", "spdx", "--output", OUT / f"corral-virt-{version}.spdx")
 
 

@@ -12,15 +12,20 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import option_reach
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, option_reach
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction, Spec
 
-__all__ = ["JobTemplate", "Question", "job_templates", "survey"]
+__all__ = ["JobTemplate", "Question", "job_templates", "offering", "survey"]
 
 Question = dict[str, t.Any]
 
 _STRUCTURED = "Write it as YAML or JSON."
 _SEVERAL = "Separate several by commas."
+# Arguments that are an existing hypervisor or image: by name, with the actions in which the name means that.
+_EXISTING: dict[str, dict[str, set[str] | None]] = {
+    "hypervisor": {"host": None, "to": {"migrate"}},
+    "image": {"image": {"create", "add_disk"}},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +51,27 @@ def job_templates(action: PlaybookAction) -> list[JobTemplate]:
 def survey(template: JobTemplate, texts: t.Mapping[str, str]) -> list[Question]:
     """The questions, in the order of the catalogue; `texts` describe options of modules, by name."""
     return [_question(template.action.arguments[name], texts) for name in template.asks]
+
+
+def offering(name: str, questions: t.Iterable[Question], there: t.Mapping[str, list[str]]) -> list[Question]:
+    """The questions of a playbook, with what is there as choices; without any, the answer stays free."""
+    action = actions.action(name)
+    return [_offering(action, question, there) for question in questions]
+
+
+def _offering(action: PlaybookAction, question: Question, there: t.Mapping[str, list[str]]) -> Question:
+    variable = question["variable"]
+    for kind, names in _EXISTING.items():
+        only = names.get(variable, set())
+        if there[kind] and question["type"] == "text" and (only is None or action.name in only):
+            several = action.arguments[variable].spec["type"] == "list"
+            text = question["question_description"].removesuffix(_SEVERAL).strip()
+            return question | {
+                "type": "multiselect" if several else "multiplechoice",
+                "question_description": text,
+                "choices": there[kind],
+            }
+    return question
 
 
 def _question(argument: Argument, texts: t.Mapping[str, str]) -> Question:

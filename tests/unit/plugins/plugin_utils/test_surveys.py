@@ -81,3 +81,25 @@ def test_a_survey_asks_for_what_the_catalogue_says() -> None:
     assert not start.admin
     (build,) = surveys.job_templates(actions.action("build_image"))
     assert (build.name, build.admin) == ("build_image", True), "what it must be told reaches the host"
+
+
+@pytest.mark.parametrize(
+    ("action", "variable", "kind", "choices"),
+    [
+        ("create", "host", "multiplechoice", ["h1", "h2"]),
+        ("create", "image", "multiplechoice", ["a.qcow2"]),
+        ("migrate", "to", "multiplechoice", ["h1", "h2"]),
+        ("rolling_update", "host", "multiselect", ["h1", "h2"]),
+        ("rename", "to", "text", None),
+        ("images", "image", "text", None),
+        ("drain_pool", "to", "text", None),
+    ],
+)
+def test_what_exists_is_offered(action: str, variable: str, kind: str, choices: list[str] | None) -> None:
+    template = surveys.job_templates(actions.action(action))[0]
+    asked = surveys.survey(template, dict.fromkeys(template.asks, "Text."))
+    offered = surveys.offering(action, asked, {"hypervisor": ["h1", "h2"], "image": ["a.qcow2"]})
+    (found,) = (each for each in offered if each["variable"] == variable)
+    assert (found["type"], found.get("choices")) == (kind, choices)
+    assert ("commas" in found["question_description"]) == (kind == "text" and variable != "to" or action == "drain_pool")
+    assert surveys.offering(action, asked, {"hypervisor": [], "image": []}) == asked
