@@ -24,7 +24,18 @@ import yaml
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 from ansible_collections.corral.virt.tests.tools import preloaded
 
-__all__ = ["HERE", "IMAGES", "ROLES", "ROOT", "Hypervisors", "allowed_to_fault", "guide", "hypervisors", "until"]
+__all__ = [
+    "HERE",
+    "IMAGES",
+    "ROLES",
+    "ROOT",
+    "Hypervisors",
+    "allowed_to_fault",
+    "guide",
+    "hypervisors",
+    "packages",
+    "until",
+]
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -6,11 +6,14 @@ import base64
 import functools
 import gzip
 import json
+import os
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 import typing as t
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ import pytest
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector, count
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, hypervisors, packages
 
 pytestmark = pytest.mark.lab
 
@@ -411,27 +414,74 @@ def test_thirty_points_of_a_guest_under_load_are_whole() -> None:
     assert "identical" in on(f"qemu-img compare {file_of(last)} {IMAGES}/a")
 
 
+KILLED = {
+    "module": "pkill -9 -x virt_backup",
+    "libvirtd": "kill -9 $(pidof libvirtd)",
+    "qemu": "kill -9 $(cat /run/libvirt/qemu/g.pid)",
+    "host": "(sleep 0.1; systemctl poweroff -ff) >/dev/null 2>&1 &",
+}
+SHARE = (
+    f"mkdir -p {REPOSITORY} /root/.ssh; cat >/root/.ssh/lent; chmod 600 /root/.ssh/lent; "
+    "sshfs -o allow_other,default_permissions,IdentityFile=/root/.ssh/lent,StrictHostKeyChecking=no "
+    f"hyper2:{REPOSITORY} {REPOSITORY} && mountpoint -q {REPOSITORY}"
+)
+
+
+def share() -> None:
+    """Mount the repository of hyper2 on hyper1, again if its server has gone."""
+    key = (LAB.folder / "id_ed25519").read_text()
+    on(f"umount -l {REPOSITORY} 2>/dev/null; {SHARE}", given=key)
+
+
+def kill(what: str, running: subprocess.Popen[str], after_s: float) -> None:
+    """Let one of those that take part in a backup die, without a word."""
+    time.sleep(after_s)
+    if what == "controller":
+        os.killpg(running.pid, signal.SIGKILL)
+    elif what == "repository":
+        LAB.on("hyper2", "pkill -9 -x sftp-server; true")
+    else:
+        on(f"{KILLED[what]}\ntrue")
+    if what == "host":
+        alive = f"timeout 3 ssh -F {LAB.folder}/ssh_config hyper1 true && echo yes || true"
+        until(lambda: "yes" not in LAB.run("sh", "-c", alive), 60)
+        again()
+
+
+def again() -> None:
+    """Start what has died."""
+    up = ("up", "--name", LAB.name, "--hosts", "2", "--host", "hyper2=trixie", "--packages", ",".join(packages()))
+    LAB.run(sys.executable, ROOT / "tests/lab/lab.py", *up, "--no-image", timeout_s=900)
+
+
 @pytest.mark.deep
-def test_killed_at_any_moment() -> None:
-    """Whatever is killed, and when: all points that are listed are whole, and the next run makes one more."""
-    seed = random.randrange(1000)
+@pytest.mark.parametrize("what", [*KILLED, "controller", "repository"])
+def test_killed_at_any_moment(what: str) -> None:
+    """Whatever is killed, and when: all points that are listed are whole, and the next run makes one more. With
+    CORRAL_KILLS=20, it is killed as often.
+    """
+    seed = int(os.environ.get("CORRAL_SEED", random.randrange(1000)))
     print(f"seed {seed}")
-    moments = random.Random(seed)
+    moments, running = random.Random(seed), None
     guest()
     on(f"dd if=/dev/urandom of={IMAGES}/c bs=1M count=48 status=none")
     on(f"virsh -q attach-disk g {IMAGES}/c vdc --subdriver raw --persistent; virsh -q pool-refresh default")
+    if what == "repository":
+        share()
     backup()
     options = json.dumps({"guests": ["g"], "repository": REPOSITORY, "bandwidth": 40})
-    for number in range(20):
+    for number in range(int(os.environ.get("CORRAL_KILLS", "5"))):
         before = {point["id"] for point in points()[0]}
-        LAB.start("ansible", "hyper1", "-m", "virt_backup", "-a", options)
+        running = LAB.start("ansible", "hyper1", "-m", "virt_backup", "-a", options)
         on("for n in $(seq 6000); do pgrep -x virt_backup >/dev/null && break; sleep 0.01; done")
-        kill = ("pkill -9 -x virt_backup", "kill -9 $(cat /run/libvirt/qemu/g.pid)", "kill -9 $(pidof libvirtd)")[
-            number % 3
-        ]
-        on(f"sleep {moments.uniform(0, 2.5)}; {kill} || true")
-        until(lambda: not on("pgrep -x virt_backup || true"), 120)
+        kill(what, running, moments.uniform(0, 2.5))
+        until(lambda: not on("pgrep -x virt_backup || true"), 180)
+        running.wait(180)
+        survived = on("virsh domstate g || true") == "running"
+        assert survived or what in ("qemu", "host"), f"round {number}: the guest is off"
         on("systemctl reset-failed libvirtd; systemctl start libvirtd; virsh -q start g 2>/dev/null || true")
+        if what == "repository":
+            share()
         assert on("virsh domstate g") == "running"
         told = backup()
         there, problems = points(verify=True)

@@ -25,6 +25,7 @@ COMMAND_S = 60
 AFTER_RELOAD_S = 20
 GRACE_S = 3  # for the configuration to bring what it has
 RESTORE_S = 45  # what configures links may take long on a busy host, and may take back what was added meanwhile
+LEASE_S = 15  # for a DHCP server or a router to give its addresses again
 POLL_S = 0.1
 DELAY_S = 1.0  # lets the answer to the controller leave
 
@@ -34,7 +35,8 @@ Texts = dict[str, t.Optional[str]]
 Settings = dict[str, list[str]]  # by what they are, each with the command that adds it; LINK is the link's name
 LINK = "@link@"
 RESOLV_CONF = "/etc/resolv.conf"
-OTHERS = ("kernel", "dhcp", "ra")  # who bring their routes again
+LEASED = ("dhcp", "ra")  # who bring their routes again, if they answer
+OTHERS = ("kernel", *LEASED)
 
 
 class SwitchFailed(Exception):
@@ -48,11 +50,14 @@ def main() -> None:
     replaced: Texts = {}
     before: Settings = {}
     result: dict[str, t.Any] = {"ok": True}
+    link = change["holder"] or change["port"]
+    lease: Settings = {}
     try:
+        lease.update(leased(link))
         switch(change, log, replaced, before)
     except Exception as problem:  # noqa: BLE001 - whatever it is, the host must be reachable again
         rollback(change, log, replaced, before)
-        differs = restore(change["holder"] or change["port"], before, log)
+        differs = restore(link, before, lease, log)
         result = {"ok": False, "why": str(problem) or repr(problem), "differs": differs}
     write(f"{STATE}/result.json", json.dumps({**result, "log": log}))
 
@@ -121,20 +126,30 @@ def drop_rules(link: str, settings: Settings, log: Log) -> None:
             attempt([named(words, link)], log)
 
 
-def restore(link: str, settings: Settings, log: Log) -> list[str]:
-    """Add settings that the rollback has not restored; returns those still missing, with the commands to add them."""
+def restore(link: str, settings: Settings, lease: Settings, log: Log) -> list[str]:
+    """Add settings that the rollback has not restored; returns those still missing, with the commands to add them.
+
+    Addresses of a server that does not answer are put back by hand until their time is over: it may be gone.
+    """
     began = time.monotonic()
-    while lacking(link, settings) and time.monotonic() < began + RESTORE_S:
+    while (lacking(link, settings) or is_without(link, lease)) and time.monotonic() < began + RESTORE_S:
         if time.monotonic() >= began + GRACE_S:
             add(link, settings, log)
+        if time.monotonic() >= began + LEASE_S and is_without(link, lease):
+            attempt([named(words, link) for words in lease.values()], log)
         time.sleep(POLL_S)
+    if is_without(link, lease):
+        settings = {**settings, **lease}
     return [f"{what} is not on {link} (`{' '.join(named(settings[what], link))}`)" for what in lacking(link, settings)]
 
 
 def add(link: str, settings: Settings, log: Log) -> None:
-    """Add the settings that a link lacks, in two passes: a route may require another one."""
-    for _each in range(2):
-        attempt([named(settings[what], link) for what in lacking(link, settings)], log)
+    """Add the settings that a link lacks, in two passes: a route may require another one, or the configuration may have
+    another one in its place.
+    """
+    for verb in ("add", "replace"):
+        missing = [named(settings[what], link) for what in lacking(link, settings)]
+        attempt([[*words[:3], verb, *words[4:]] if words[2:4] == ["route", "add"] else words for words in missing], log)
 
 
 def lacking(link: str, settings: Settings) -> list[str]:
@@ -175,6 +190,24 @@ def settings_of(link: str) -> Settings:
     return found
 
 
+def leased(link: str) -> Settings:
+    """Addresses of a link that DHCP or a router has given for a time, and the routes that came with them."""
+    found: Settings = {}
+    for row in addresses(link):
+        if row.get("scope") == "global" and row.get("dynamic"):
+            left_s = ["valid_lft", str(row["valid_life_time"]), "preferred_lft", str(row["preferred_life_time"])]
+            found.update({what: [*words, *left_s] for what, words in address_of(row).items()})
+    for family in ("-4", "-6"):
+        for line in lines_of("ip", family, "route", "show", "table", "all", "dev", link):
+            found.update(route_of(line.split(), family, of=LEASED))
+    return found
+
+
+def is_without(link: str, lease: Settings) -> bool:
+    """True if a link that was given addresses has none."""
+    return bool(lease) and not any(row.get("scope") == "global" for row in addresses(link))
+
+
 def address_of(row: t.Mapping[str, t.Any]) -> Settings:
     """The setting of one address from `ip -j`."""
     place = f"{row['local']}/{row['prefixlen']}"
@@ -185,10 +218,13 @@ def address_of(row: t.Mapping[str, t.Any]) -> Settings:
     return {f"address {place}": ["ip", "addr", "add", *words, "dev", LINK]}
 
 
-def route_of(words: t.Sequence[str], family: str) -> Settings:
-    """The setting of one route from `ip` without its device; empty for one that is restored by itself."""
+def route_of(words: t.Sequence[str], family: str, *, of: t.Collection[str] = ()) -> Settings:
+    """The setting of one route from `ip` without its device; empty for one that is restored by itself, or that is not
+    `of` these.
+    """
     special = ("local", "broadcast", "multicast", "anycast", "nexthop", "expires")
-    if not words or is_of_others(words) or any(word in special for word in words):
+    stranger = not is_of(words, of) if of else is_of(words, OTHERS)
+    if not words or stranger or any(word in special for word in words):
         return {}
     plain = plain_route(words)
     keys = [plain[at : at + 2] for at, word in enumerate(plain) if word in ("via", "table")]
@@ -198,7 +234,7 @@ def route_of(words: t.Sequence[str], family: str) -> Settings:
 
 def multipath_of(words: t.Sequence[str], family: str, link: str) -> Settings:
     """The setting of a multipath route with a next hop on the link; it replaces what is left of the route."""
-    if "nexthop" not in words or is_of_others(words):
+    if "nexthop" not in words or is_of(words, OTHERS):
         return {}
     hops = [at for at, word in enumerate(words) if word == "dev"]
     if all(words[at + 1 : at + 2] != [link] for at in hops):
@@ -210,9 +246,9 @@ def multipath_of(words: t.Sequence[str], family: str, link: str) -> Settings:
     return {f"route {what}": ["ip", family, "route", "replace", *plain]}
 
 
-def is_of_others(words: t.Sequence[str]) -> bool:
-    """True if the kernel, DHCP or RA restores a route."""
-    return "proto" in words and words[words.index("proto") + 1] in OTHERS
+def is_of(words: t.Sequence[str], owners: t.Collection[str]) -> bool:
+    """True if a route is of one of these, such as dhcp."""
+    return "proto" in words and words[words.index("proto") + 1] in owners
 
 
 def plain_route(words: t.Sequence[str]) -> list[str]:

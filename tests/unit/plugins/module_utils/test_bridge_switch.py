@@ -67,11 +67,15 @@ class Host:
         self.ran.append(text)
         if text.startswith("ip addr add ") and text not in self.fails:
             local, _slash, prefix = command[3].partition("/")
-            self.held.setdefault((command[-1], "address"), []).append(
-                json.dumps({"local": local, "prefixlen": int(prefix)})
-            )
-        elif list(command[2:4]) == ["route", "add"]:
-            self.held.setdefault((command[-1], f"{command[1]} route"), []).append(" ".join(command[4:-2]))
+            row = {"local": local, "prefixlen": int(prefix), "dynamic": "valid_lft" in command}
+            link = command[command.index("dev") + 1]
+            self.held.setdefault((link, "address"), []).append(json.dumps(row))
+        elif command[2] == "route":
+            routes = self.held.setdefault((command[-1], f"{command[1]} route"), [])
+            same = [one for one in routes if one.split()[0] == command[4]]
+            if same and command[3] == "add":
+                raise files_bridge_switch.SwitchFailed("File exists")
+            routes[:] = [one for one in routes if one not in same] + [" ".join(command[4:-2])]
         return ""
 
     def holds(self, link: str, what: str) -> list[str]:
@@ -98,6 +102,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(files_bridge_switch, "AFTER_RELOAD_S", 0.3)
     monkeypatch.setattr(files_bridge_switch, "POLL_S", 0.01)
     monkeypatch.setattr(files_bridge_switch, "GRACE_S", 0.05)
+    monkeypatch.setattr(files_bridge_switch, "LEASE_S", 0.1)
     monkeypatch.setattr(files_bridge_switch, "RESTORE_S", 0.2)
     monkeypatch.setattr(files_bridge_switch, "RESOLV_CONF", str(tmp_path / "resolv.conf"))
     monkeypatch.setattr(files_bridge_switch, "run", host.run)
@@ -213,6 +218,46 @@ def test_a_rollback_gives_back_what_was_there_and_says_what_is_not(host: Host, *
     else:
         assert command in host.ran and result["differs"] == []
         assert text.startswith("it was rolled back and the host is as before: ")
+
+
+def served_until_up(host: Host, **left: list[str]) -> dict[str, t.Any]:
+    """Serve on a host whose configuration brings only what is `left`."""
+    ran = host.run
+
+    def run(words: t.Sequence[str]) -> str:
+        if list(words) == ["up"]:
+            host.held = {("eth0", what.replace("route", "-4 route")): list(lines) for what, lines in left.items()}
+        return ran(words)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files_bridge_switch, "run", run)
+        return host.serve()
+
+
+LEASE = '{"local": "192.0.2.7", "prefixlen": 24, "dynamic": true, "valid_life_time": 600, "preferred_life_time": 300}'
+
+
+def test_an_address_of_a_server_that_is_gone_is_put_back_for_its_time(host: Host) -> None:
+    host.held = {("eth0", "address"): [LEASE], ("eth0", "-4 route"): ["default via 192.0.2.1 proto dhcp metric 100"]}
+    result = served_until_up(host)
+    assert (result["ok"], result["differs"]) == (False, [])
+    assert [one for one in host.ran if one.startswith("ip ")] == [
+        "ip addr add 192.0.2.7/24 dev eth0 valid_lft 600 preferred_lft 300",
+        "ip -4 route add default via 192.0.2.1 proto dhcp metric 100 dev eth0",
+    ]
+
+
+def test_an_address_that_the_server_gives_again_is_its_own(host: Host) -> None:
+    host.held = {("eth0", "address"): [LEASE]}
+    assert served_until_up(host, address=[LEASE.replace("2.7", "2.8")])["differs"] == []
+    assert [one for one in host.ran if one.startswith("ip ")] == []
+
+
+def test_a_route_that_the_configuration_has_in_its_place_gives_way(host: Host) -> None:
+    """Its file has another gateway than the host: it was changed, and never applied."""
+    host.held = {("eth0", "-4 route"): ["default via 192.0.2.1 proto static"]}
+    assert served_until_up(host, route=["default via 192.0.2.99 proto static"])["differs"] == []
+    assert host.held["eth0", "-4 route"] == ["default via 192.0.2.1 proto static"]
 
 
 @pytest.mark.parametrize(
