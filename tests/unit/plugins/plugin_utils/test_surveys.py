@@ -101,5 +101,7 @@ def test_what_exists_is_offered(action: str, variable: str, kind: str, choices: 
     offered = surveys.offering(action, asked, {"hypervisor": ["h1", "h2"], "image": ["a.qcow2"]})
     (found,) = (each for each in offered if each["variable"] == variable)
     assert (found["type"], found.get("choices")) == (kind, choices)
-    assert ("commas" in found["question_description"]) == (kind == "text" and variable != "to" or action == "drain_pool")
+    assert ("commas" in found["question_description"]) == (
+        (kind == "text" and variable != "to") or action == "drain_pool"
+    )
     assert surveys.offering(action, asked, {"hypervisor": [], "image": []}) == asked
