@@ -4,7 +4,10 @@ virsh sees them, they are the same.
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 import yaml
 from lxml import etree
 
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, Hypervisors, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors
 
 pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
@@ -244,3 +247,73 @@ def test_what_salt_describes_is_predicted_made_and_predicted_again(lab: Hypervis
     assert "Autostart:      enable" in lab.on("hyper1", "virsh dominfo salt1")
     assert set(before.split()) <= set(lab.on("hyper1", "virsh list --all --uuid").split()), "others' guests stay"
     assert changes("--check") == {"hyper1": 0, "hyper2": 0}
+
+
+FORGET = "terraform state list | grep '^libvirt_' | xargs terraform state rm"
+# As the provider leaves it, and a resource that is not ours to forget.
+STATE = {
+    "version": 4,
+    "terraform_version": "1.5.0",
+    "serial": 1,
+    "lineage": "5d7a1a52-7c4a-4c8b-9e2e-0d7c4d9b1f00",
+    "outputs": {},
+    "resources": [
+        {
+            "mode": "managed",
+            "type": kind,
+            "name": "web",
+            "provider": f'provider["registry.terraform.io/{owner}"]',
+            "instances": [{"schema_version": 0, "attributes": {"id": "1"}}],
+        }
+        for kind, owner in (("libvirt_domain", "dmacvicar/libvirt"), ("null_resource", "hashicorp/null"))
+    ],
+}
+
+
+def test_tasks_of_the_guide_of_ways_in_work(lab: Hypervisors) -> None:
+    """A disk of Proxmox, an appliance, a box and an output of Packer, made here as those tools make them; each guest has
+    the first bytes of that disk, and a second run changes nothing that it has not removed itself.
+    """
+    files = lab.folder / "files"
+    (files / "output-app").mkdir(parents=True)
+    marks = {"web1.qcow2": "proxmox", "a-disk1.vmdk": "vmware", "box.img": "vagrant", "output-app/packer-app": "packer"}
+    for name, mark in marks.items():
+        (files / "raw").write_bytes(mark.encode().ljust(8 * 1024**2, b"."))
+        form = "vmdk" if name.endswith("vmdk") else "qcow2"
+        options = ("-o", "subformat=streamOptimized") if form == "vmdk" else ()
+        lab.run("qemu-img", "convert", "-f", "raw", "-O", form, *options, files / "raw", files / name)
+    (files / "a.ovf").write_text("<Envelope/>")
+    (files / "metadata.json").write_text('{"provider": "libvirt", "format": "qcow2", "virtual_size": 1}')
+    (files / "Vagrantfile").write_text("Vagrant.configure('2') { |config| }")
+    lab.run("tar", "-C", files, "--format=ustar", "-cf", files / "appliance.ova", "a.ovf", "a-disk1.vmdk")
+    lab.run("tar", "-C", files, "-czf", files / "package.box", "metadata.json", "Vagrantfile", "box.img")
+    tasks = [each for each in guide("ways_in") if "name" in each]
+    assert len(tasks) == 8
+    lab.play(*tasks)
+    for guest, mark in (("web1", "proxmox"), ("appliance", "vmware"), ("boxed", "vagrant")):
+        assert "running" in lab.on("hyper1", f"virsh domstate {guest}")
+        ((disk),) = lab.on("hyper1", f"virsh domblklist {guest} | grep -o '/.*'").splitlines()
+        assert mark in lab.on(
+            "hyper1", f"qemu-img dd -U -O raw bs=512 count=1 if={disk} of=/tmp/first && cat /tmp/first"
+        )
+    assert lab.on("hyper1", f"cd {IMAGES} && ls web1.* 2>/dev/null || true") == "", "the copy needs no image"
+    assert "packer" in lab.on(
+        "hyper1", f"qemu-img convert -O raw {IMAGES}/app.qcow2 /tmp/first && head -c 16 /tmp/first"
+    )
+    assert "bc:24:11:00:00:01" in lab.on("hyper1", "virsh domiflist web1")
+    kept = [each for each in tasks if each.get("corral.virt.virt_image", {}).get("name") != "web1.qcow2"]
+    assert re.search(
+        r"changed=0\s", lab.play(*(each for each in kept if "disk" in each["name"] or "Packer" in each["name"]))
+    )
+    for guest in ("web1", "appliance", "boxed"):
+        lab.on("hyper1", f"virsh destroy {guest}; virsh undefine {guest}")
+
+
+def test_terraform_forgets_what_is_libvirts_and_nothing_else(tmp_path: Path) -> None:
+    if not shutil.which("terraform"):
+        pytest.skip("terraform is not installed")
+    assert f"$ {FORGET}\n" in (ROOT / "docs/docsite/rst/guide_ways_in.rst").read_text()
+    (tmp_path / "terraform.tfstate").write_text(json.dumps(STATE))
+    subprocess.run(FORGET, shell=True, check=True, cwd=tmp_path)
+    left = json.loads((tmp_path / "terraform.tfstate").read_text())["resources"]
+    assert [each["type"] for each in left] == ["null_resource"]
