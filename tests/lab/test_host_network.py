@@ -6,9 +6,12 @@ Judged by ip, bridge, nft, iptables, ufw and firewall-cmd.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -577,6 +580,7 @@ def test_bridges_on_a_bond_and_on_its_vlan(machine: Hypervisors, provider: str) 
     assert changed(lab.play(BRIDGES)) == 0
 
 
+MODULE = "corral.virt.virt_bridge"
 PLAIN: dict[str, dict[str, str]] = {
     "networkd": {
         "systemd/network/20-host0.network": "[Match]\nName=host0\n\n[Network]\nAddress={address}/24\nGateway={gateway}\n"
@@ -636,51 +640,108 @@ def behind() -> Iterator[None]:
     subprocess.run(["ip", "addr", "del", f"{BEHIND}/32", "dev", "lo"], check=True)
 
 
+@dataclasses.dataclass
+class Trials:
+    """Bridges that nobody confirms, and how long the host does not answer until it is as before."""
+
+    lab: Hypervisors
+    provider: str
+    address: str
+    before: str
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def measure(self, case: str, act: t.Callable[[], object]) -> None:
+        """Do something, and wait until the host's network is as before."""
+        with Pulse(self.address) as pulse:
+            act()
+            until(lambda: network(self.lab) == self.before, timeout_s=180)
+        self.seconds[case] = round(pulse.longest_s, 1)
+        print(f"{self.provider}: {case}: {self.seconds[case]} s", flush=True)
+
+    def try_it(self, *, then: t.Callable[[], object] = lambda: None, **options: t.Any) -> None:
+        """Begin with a bridge, which nobody confirms."""
+        lab, result = self.lab, "cat /run/corral-bridge/result.json 2>/dev/null || true"
+        lab.on(HOST, "rm -f /run/corral-bridge/result.json")
+        lab.module(MODULE, **{"name": "br0", "timeout": 12, **options})
+        then()
+        until(lambda: lab.on(HOST, result), timeout_s=180)
+        assert json.loads(lab.on(HOST, result))["ok"] is False
+
+    def on_trial(self) -> None:
+        """Wait until the bridge has an address."""
+        until(lambda: "br0" in self.lab.on(HOST, "ip -4 -o addr show dev br0 2>/dev/null || true"))
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("provider", PLAIN)
 def test_the_host_is_back_whatever_happens(
     machine: Hypervisors, behind: None, provider: str, record_property: t.Callable[[str, object], None]
 ) -> None:
     """As before, after each of these; the seconds without an answer are those of guide_networks."""
-    lab, call, result = machine, "corral.virt.virt_bridge", "cat /run/corral-bridge/result.json 2>/dev/null || true"
+    lab = machine
     begin_as(lab, provider, PLAIN[provider])
     sums = f"{SUMS} | grep -v 80-corral-bridge"
-    address, before, files = lab.on(HOST, "hostname -I").split()[0], network(lab), lab.on(HOST, sums)
-    unit = UNITS.get(provider, "systemd-networkd")
-    seconds: dict[str, float] = {}
+    files, unit = lab.on(HOST, sums), UNITS.get(provider, "systemd-networkd")
+    trials = Trials(lab, provider, lab.on(HOST, "hostname -I").split()[0], network(lab))
 
-    def measure(case: str, act: t.Callable[[], object]) -> None:
-        with Pulse(address) as pulse:
-            act()
-            until(lambda: network(lab) == before, timeout_s=180)
-        seconds[case] = round(pulse.longest_s, 1)
-        print(f"{provider}: {case}: {seconds[case]} s", flush=True)
-
-    def try_it(*, then: t.Callable[[], object] = lambda: None, **options: t.Any) -> None:
-        """And nobody confirms."""
-        lab.on(HOST, "rm -f /run/corral-bridge/result.json")
-        lab.module(call, **{"name": "br0", "timeout": 12, **options})
-        then()
-        until(lambda: lab.on(HOST, result), timeout_s=180)
-        assert json.loads(lab.on(HOST, result))["ok"] is False
-
-    def in_trial(command: str) -> None:
-        until(lambda: "br0" in lab.on(HOST, "ip -4 -o addr show dev br0 2>/dev/null || true"))
-        lab.on(HOST, f"{command} || true")  # ifupdown's own unit fails, as host0 is in the bridge
+    def restart() -> None:
+        trials.on_trial()
+        lab.on(HOST, f"systemctl restart {unit} || true")  # ifupdown's own unit fails, as host0 is in the bridge
 
     def second_run() -> None:
-        assert "br0" in lab.module(call, name="br1", ok=False)
+        assert "br0" in lab.module(MODULE, name="br1", ok=False)
 
     def cut() -> None:
-        lab.module(call, name="br0")
-        until(lambda: "br0" in lab.on(HOST, "ip -4 -o addr show dev br0 2>/dev/null || true"))
+        lab.module(MODULE, name="br0")
+        trials.on_trial()
         power_cycle(lab)
 
-    measure("missing device", lambda: lab.module(call, name="br0", port="eth9", ok=False))
-    measure("controller gone", try_it)
-    measure("restarted", lambda: try_it(then=lambda: in_trial(f"systemctl restart {unit}"), timeout=20))
-    measure("second run", lambda: try_it(then=second_run, timeout=20))
-    measure("wrong VLAN", lambda: try_it(name="br43", vlan=43))
-    measure("power cut", cut)
+    trials.measure("missing device", lambda: lab.module(MODULE, name="br0", port="eth9", ok=False))
+    trials.measure("controller gone", trials.try_it)
+    trials.measure("restarted", lambda: trials.try_it(then=restart, timeout=20))
+    trials.measure("second run", lambda: trials.try_it(then=second_run, timeout=20))
+    trials.measure("wrong VLAN", lambda: trials.try_it(name="br43", vlan=43))
+    trials.measure("power cut", cut)
     assert lab.on(HOST, sums) == files
-    record_property("seconds", seconds)
+    record_property("seconds", trials.seconds)
+
+
+LEASED = {
+    "networkd": ("Address={address}/24\nGateway={gateway}", "DHCP=ipv4"),
+    "ifupdown": ("static\n\taddress {address}/24\n\tgateway {gateway}", "dhcp"),
+    "netplan": ("addresses: [{address}/24]\n      routes: [{{to: default, via: {gateway}}}]", "dhcp4: true"),
+    "networkmanager": ("method=manual\naddress1={address}/24,{gateway}", "method=auto"),
+}
+SERVER_GONE_S = 120
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("provider", PLAIN)
+def test_the_host_is_back_although_its_file_or_its_server_is_not_as_before(
+    machine: Hypervisors, behind: None, provider: str, record_property: t.Callable[[str, object], None]
+) -> None:
+    """Its file has another gateway, and the DHCP server does not answer any more."""
+    lab = machine
+    begin_as(lab, provider, PLAIN[provider])
+    address = lab.on(HOST, "hostname -I").split()[0]
+    trials = Trials(lab, provider, address, network(lab))
+    places = " ".join(f"/etc/{path}" for path in PLAIN[provider])
+    lab.on(HOST, f"sed -i 's/{re.escape(lab.gateway)}\\b/{lab.gateway}53/' {places}")
+    trials.measure("wrong gateway", trials.try_it)
+
+    mac = lab.on(HOST, "cat /sys/class/net/host0/address")
+    lab.run(sys.executable, HERE / "lab.py", "reserve", "--name", lab.name, mac, address)
+    begin_as(lab, provider, {path: text.replace(*LEASED[provider]) for path, text in PLAIN[provider].items()})
+    until(lambda: lab.on(HOST, "ip route show default"))
+    trials.before = network(lab)
+    assert "dynamic" in lab.on(HOST, "ip addr show dev host0")
+    trials.measure("leased", trials.try_it)
+    leases = f"dhcp-leasefile=/var/lib/corral-lab/{lab.name}/"
+    (server,) = subprocess.run(["pgrep", "-f", leases], check=True, capture_output=True, text=True).stdout.split()
+    os.kill(int(server), signal.SIGSTOP)
+    later = threading.Timer(SERVER_GONE_S, os.kill, (int(server), signal.SIGCONT))
+    later.start()
+    trials.measure("DHCP server gone", trials.try_it)
+    assert later.is_alive(), "it was gone until now"
+    later.join()
+    record_property("seconds", trials.seconds)
