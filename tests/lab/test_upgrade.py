@@ -5,9 +5,12 @@ The guests have no operating system: QEMU moves them all the same.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -243,3 +246,80 @@ def test_a_guest_that_starts_with_its_host_starts_when_the_maintenance_ends(lab:
     lab.on("hyper1", f"test ! -e {MARK}; virsh destroy kept")
     assert "These guests start" not in lab.run(*undrain), "it is off because somebody wants that"
     assert guests(lab, "--state-running")["hyper1"] == set()
+
+
+# The version before: the last release, and until there is one, a commit that stored guests, disks and certificates.
+EARLIER = "63fb05dd"
+KINDS = ("ACTION", "FILTER", "INVENTORY")
+# Site of that version, as a user has it in the inventory. The name and the disk are made by the old version, and kept.
+SITE_GUESTS = [
+    {"name": "old1", "memory": "64MiB", "vcpus": 1, "disks": [{"name": "system", "size": "64MiB"}], "state": "running"},
+    {
+        "name": "old2",
+        "memory": "64MiB",
+        "vcpus": 2,
+        "tags": ["front"],
+        "autostart": True,
+        "state": "present",
+        "disks": [{"name": "system", "size": "64MiB"}, {"name": "data", "size": "32MiB", "serial": "d1"}],
+        "interfaces": [{"name": "eth0", "bridge": "br0"}],
+        "graphics": {"type": "vnc"},
+    },
+]
+
+
+@pytest.fixture
+def versions(lab: Hypervisors, tmp_path: Path) -> dict[str, dict[str, str]]:
+    """Environments with the version before and with this one, each installed from its tarball."""
+    git = ("git", "-C", ROOT)
+    tag = subprocess.run(
+        [*git, "describe", "--tags", "--abbrev=0", "HEAD^"], check=False, capture_output=True, text=True
+    )
+    earlier = tag.stdout.strip() or EARLIER
+    if subprocess.run([*git, "cat-file", "-e", f"{earlier}^{{commit}}"], check=False, capture_output=True).returncode:
+        pytest.skip(f"this clone has no {earlier}: git fetch --unshallow --tags")
+    found = {}
+    for name, commit in (("before", earlier), ("now", "HEAD")):
+        place = tmp_path / name
+        lab.run(*git, "worktree", "add", "--detach", place / "checkout", commit)
+        lab.run("ansible-galaxy", "collection", "build", "--output-path", place, place / "checkout")
+        lab.run(*git, "worktree", "remove", "--force", place / "checkout")
+        (tarball,) = place.glob("*.tar.gz")
+        found[name] = {**lab.environment, "ANSIBLE_COLLECTIONS_PATH": str(place)}
+        # The lab's ansible.cfg names the plugins of this checkout, for short names of modules.
+        found[name] |= dict.fromkeys(("ANSIBLE_LIBRARY", *(f"ANSIBLE_{kind}_PLUGINS" for kind in KINDS)), str(place))
+        found[name].pop("PYTHONPATH", None)  # Ansible looks for collections there, too, and finds this checkout
+        install = ("ansible-galaxy", "collection", "install", "--offline", "--force", "-p", place, tarball)
+        subprocess.run(install, env=found[name], check=True, capture_output=True)
+    return found
+
+
+@pytest.mark.deep
+def test_the_version_before_made_all_and_this_one_changes_nothing(
+    lab: Hypervisors, versions: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    """Hosts, certificates and guests of `site`, and the definitions of guests byte by byte."""
+    variables = tmp_path / "vars.yml"
+    variables.write_text(json.dumps({"virt_guests": SITE_GUESTS}))
+    command = ("ansible-playbook", "corral.virt.site", *lab.ask_nobody, "-e", f"@{variables}")
+
+    def run(version: str, *words: str) -> dict[str, str]:
+        done = subprocess.run(
+            [*command, *words], cwd=tmp_path, env=versions[version], check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        (tmp_path / f"{version}{len(words)}.log").write_text(done.stdout)
+        return dict(re.findall(r"^(\S+) +: .*changed=(\d+)", done.stdout, re.MULTILINE))
+
+    def definitions() -> dict[str, str]:
+        return {
+            each["name"]: lab.on(where[each["name"]], f"virsh dumpxml --inactive {each['name']}")
+            for each in SITE_GUESTS
+        }
+
+    run("before")
+    where = {name: host for host, names in guests(lab).items() for name in names}
+    made = definitions()
+    assert set(run("now", "--check").values()) == {"0"}
+    assert set(run("now").values()) == {"0"}
+    assert definitions() == made
