@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import subprocess
+import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -251,8 +252,8 @@ def test_a_guest_that_starts_with_its_host_starts_when_the_maintenance_ends(lab:
 # The version before: the last release, and until there is one, a commit that stored guests, disks and certificates.
 EARLIER = "63fb05dd"
 KINDS = ("ACTION", "FILTER", "INVENTORY")
-# Site of that version, as a user has it in the inventory. The name and the disk are made by the old version, and kept.
-SITE_GUESTS = [
+# Guests as a user of that version has them in the inventory.
+SITE_GUESTS: list[dict[str, t.Any]] = [
     {"name": "old1", "memory": "64MiB", "vcpus": 1, "disks": [{"name": "system", "size": "64MiB"}], "state": "running"},
     {
         "name": "old2",
