@@ -39,6 +39,14 @@ LEASED = ("dhcp", "ra")  # who bring their routes again, if they answer
 OTHERS = ("kernel", *LEASED)
 
 
+class Lease(t.NamedTuple):
+    """Addresses that were given for a time, as `ip -j` shows them, and the routes that came with them."""
+
+    since: float  # when they were read, in seconds of time.monotonic()
+    rows: list[dict[str, t.Any]]
+    routes: Settings
+
+
 class SwitchFailed(Exception):
     """Why the bridge was rolled back."""
 
@@ -51,9 +59,9 @@ def main() -> None:
     before: Settings = {}
     result: dict[str, t.Any] = {"ok": True}
     link = change["holder"] or change["port"]
-    lease: Settings = {}
+    lease = Lease(0, [], {})
     try:
-        lease.update(leased(link))
+        lease = leased(link)
         switch(change, log, replaced, before)
     except Exception as problem:  # noqa: BLE001 - whatever it is, the host must be reachable again
         rollback(change, log, replaced, before)
@@ -126,7 +134,7 @@ def drop_rules(link: str, settings: Settings, log: Log) -> None:
             attempt([named(words, link)], log)
 
 
-def restore(link: str, settings: Settings, lease: Settings, log: Log) -> list[str]:
+def restore(link: str, settings: Settings, lease: Lease, log: Log) -> list[str]:
     """Add settings that the rollback has not restored; returns those still missing, with the commands to add them.
 
     Addresses of a server that does not answer are put back by hand until their time is over: it may be gone.
@@ -136,10 +144,10 @@ def restore(link: str, settings: Settings, lease: Settings, log: Log) -> list[st
         if time.monotonic() >= began + GRACE_S:
             add(link, settings, log)
         if time.monotonic() >= began + LEASE_S and is_without(link, lease):
-            attempt([named(words, link) for words in lease.values()], log)
+            attempt([named(words, link) for words in rest_of(lease).values()], log)
         time.sleep(POLL_S)
     if is_without(link, lease):
-        settings = {**settings, **lease}
+        settings = {**settings, **rest_of(lease)}
     return [f"{what} is not on {link} (`{' '.join(named(settings[what], link))}`)" for what in lacking(link, settings)]
 
 
@@ -190,22 +198,30 @@ def settings_of(link: str) -> Settings:
     return found
 
 
-def leased(link: str) -> Settings:
-    """Addresses of a link that DHCP or a router has given for a time, and the routes that came with them."""
-    found: Settings = {}
-    for row in addresses(link):
-        if row.get("scope") == "global" and row.get("dynamic"):
-            left_s = ["valid_lft", str(row["valid_life_time"]), "preferred_lft", str(row["preferred_life_time"])]
-            found.update({what: [*words, *left_s] for what, words in address_of(row).items()})
+def leased(link: str) -> Lease:
+    """What DHCP or a router has given a link for a time."""
+    rows = [row for row in addresses(link) if row.get("scope") == "global" and row.get("dynamic")]
+    routes: Settings = {}
     for family in ("-4", "-6"):
         for line in lines_of("ip", family, "route", "show", "table", "all", "dev", link):
-            found.update(route_of(line.split(), family, of=LEASED))
-    return found
+            routes.update(route_of(line.split(), family, of=LEASED))
+    return Lease(time.monotonic(), rows, routes)
 
 
-def is_without(link: str, lease: Settings) -> bool:
-    """True if a link that was given addresses has none."""
-    return bool(lease) and not any(row.get("scope") == "global" for row in addresses(link))
+def rest_of(lease: Lease) -> Settings:
+    """The addresses whose time is not over, for the rest of it, with their routes: the server gives others away."""
+    found: Settings = {}
+    passed_s = time.monotonic() - lease.since
+    for row in lease.rows:
+        valid_s, preferred_s = (int(row[f"{each}_life_time"] - passed_s) for each in ("valid", "preferred"))
+        left = ["valid_lft", str(valid_s), "preferred_lft", str(max(0, preferred_s))]
+        found.update({what: [*words, *left] for what, words in address_of(row).items() if valid_s > 0})
+    return {**found, **lease.routes} if found else {}
+
+
+def is_without(link: str, lease: Lease) -> bool:
+    """True if a link that was given addresses has none, and the time of these is not over."""
+    return bool(rest_of(lease)) and not any(row.get("scope") == "global" for row in addresses(link))
 
 
 def address_of(row: t.Mapping[str, t.Any]) -> Settings:

@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import sys
+import time
 import typing as t
 from pathlib import Path
 
@@ -242,9 +243,17 @@ def test_an_address_of_a_server_that_is_gone_is_put_back_for_its_time(host: Host
     result = served_until_up(host)
     assert (result["ok"], result["differs"]) == (False, [])
     assert [one for one in host.ran if one.startswith("ip ")] == [
-        "ip addr add 192.0.2.7/24 dev eth0 valid_lft 600 preferred_lft 300",
+        "ip addr add 192.0.2.7/24 dev eth0 valid_lft 599 preferred_lft 299",
         "ip -4 route add default via 192.0.2.1 proto dhcp metric 100 dev eth0",
     ]
+
+
+def test_an_address_whose_time_is_over_may_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = files_bridge_switch.Lease(1000.0, [json.loads(LEASE)], {"route default": ["ip", "route"]})
+    monkeypatch.setattr(time, "monotonic", lambda: 1400.0)
+    assert files_bridge_switch.rest_of(lease)["address 192.0.2.7/24"][-4:] == ["valid_lft", "200", "preferred_lft", "0"]
+    monkeypatch.setattr(time, "monotonic", lambda: 1600.0)
+    assert files_bridge_switch.rest_of(lease) == {}
 
 
 def test_an_address_that_the_server_gives_again_is_its_own(host: Host) -> None:
