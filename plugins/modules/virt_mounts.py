@@ -65,7 +65,7 @@ options:
       passphrase:
         description:
           - Passphrase of the LUKS device at O(mounts[].src), which C(cryptsetup) opens. Without it, nobody can read
-            what is there. Keep it in a vault, and elsewhere.
+            what is there. Keep it in a vault, and elsewhere. An empty one is refused.
           - C(cryptsetup) reads it from standard input. Ansible writes the arguments of modules to a temporary file of
             the host unless pipelining is on; role P(corral.virt.storage#role) turns it on for this.
           - A change of it here changes nothing on the device. For that, use C(cryptsetup luksChangeKey).

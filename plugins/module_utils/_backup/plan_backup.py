@@ -394,7 +394,7 @@ def _why_not_whole(scene: BackupScene, base: BackupPoint, target: str) -> str:
     while point and (disk := point.disk(target)):
         path = os.path.join(scene.spec.repository, point.uuid, point.id, disk.file)
         if scene.host.sha256(path) != disk.sha256:
-            return f"all, as {path} is damaged"
+            return f"all, as {path} is damaged, or cannot be read"
         point = points.get(disk.parent or "")
     return ""
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import posixpath
 import re
 import typing as t
@@ -14,6 +15,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
+from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Plan, Step
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_of, bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import (
@@ -242,13 +244,21 @@ Findings = t.Iterator[str]
 
 def specs(mounts: t.Sequence[t.Mapping[str, t.Any]]) -> list[MountSpec]:
     """The mounts of the options, in an order in which one can be in another; raises BadInput with all problems."""
-    found = [_spec(one) for one in mounts]
-    problems = [problem for one in found for problem in _problems(one)]
+    tried = Problems(_unencrypted(mounts))
+    found = [spec for one in mounts if (spec := tried.tried(functools.partial(_spec, one)))]
+    problems = [*tried.found, *(problem for one in found for problem in _problems(one))]
     paths = [one.path for one in found]
     problems += [f"mounts: {path} is given twice" for path in sorted({path for path in paths if paths.count(path) > 1})]
     if problems:
         raise BadInput(problems)
     return sorted(found, key=lambda one: one.path.count("/") * (-1 if one.absent else 1))
+
+
+def _unencrypted(mounts: t.Sequence[t.Mapping[str, t.Any]]) -> Findings:
+    """A variable that is empty by mistake must not make a filesystem that everybody can read."""
+    for one in mounts:
+        if one.get("passphrase") == "" and one.get("state") in (None, "mounted"):
+            yield f"passphrase of mount {one['path']}: it is empty; set one, or leave it out to encrypt nothing"
 
 
 def _spec(given: t.Mapping[str, t.Any]) -> MountSpec:

@@ -277,7 +277,7 @@ def test_a_damaged_chain_is_not_made_whole() -> None:
     points = chain(1, 2, 3)
     rotten = f"{STORE}/{UUID}/{ident(1)}/vda.qcow2"
     made = planned(Host(points, rotten=[rotten]), increments=2)
-    assert made.point and made.point.disks[0].reason == f"all, as {rotten} is damaged"
+    assert made.point and made.point.disks[0].reason == f"all, as {rotten} is damaged, or cannot be read"
     assert t.cast(FinishPoint, made.steps[2]).flatten == () and made.point.disks[0].parent is None
     assert planned(Host(points, rotten=[rotten]), increments=3).point.disks[0].parent == ident(3), "not read then"  # type: ignore[union-attr]
 

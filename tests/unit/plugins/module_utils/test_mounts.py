@@ -354,6 +354,8 @@ def test_all_problems_are_told_at_once() -> None:
         {**VAULT, "path": "/h", "size": "1GiB"},
         {**IMAGE, "path": "/i", "size": "1MiB"},
         {**DISK, "path": "/j", "src": "/srv/a.img"},
+        {**VAULT, "path": "/k", "passphrase": ""},
+        {**IMAGE, "path": "/l", "size": "large"},
     ]
     with pytest.raises(BadInput, match="path of mount") as error:
         plan_mount.specs(bad)
@@ -374,9 +376,16 @@ def test_all_problems_are_told_at_once() -> None:
         "size of mount /h: it is for an image file",
         "size of mount /i: must be at least 320 MiB",
         "src of mount /j: must be a device",
+        "passphrase of mount /k: it is empty",
+        "size of mount /l: cannot read 'large' as a size",
     ):
         assert part in told
     assert "password=x" not in told and "a secret" not in told
+
+
+def test_what_is_closed_needs_no_passphrase() -> None:
+    (spec,) = plan_mount.specs([{"path": "/srv/vault", "state": "closed", "passphrase": ""}])
+    assert spec.closed and spec.absent
 
 
 def test_outer_mounts_come_first_and_names_that_change_are_noted() -> None:
