@@ -71,9 +71,11 @@ def test_files_of_several_runs_are_one_row_the_slowest_first() -> None:
         {"name": "a.py", "seconds": 4.5, "tests": 3, "slow": {"test_2": 1.0, "test_1": 1.0}},
         {"name": "b.py", "seconds": 4, "tests": 1, "slow": {"test_1": 1.0}},
     ]
-    shown = stages.table([{"name": "units", "ok": False, "seconds": 8.25, "files": result}]).splitlines()
+    shown = stages.table(
+        [{"name": "units", "ok": False, "seconds": 8.25, "processor_s": 5.0, "files": result}]
+    ).splitlines()
     assert [line.split() for line in shown] == [
-        ["FAILED", "units", "8.2", "s"],
+        ["FAILED", "units", "8.2", "s,", "5.0", "of", "processors"],
         ["4.5", "s", "a.py", "(3", "tests)"],
         ["4.0", "s", "b.py", "(1", "tests)"],
     ]
