@@ -529,7 +529,7 @@ def power_cycle(lab: Hypervisors, *before: str) -> None:
 
 def begin_as(lab: Hypervisors, provider: str, files: t.Mapping[str, str]) -> None:
     """Boot with these files of that provider alone."""
-    values = {"address": lab.on(HOST, "hostname -I").split()[0], "gateway": lab.gateway}
+    values = {"address": lab.variable("ansible_host"), "gateway": lab.gateway}
     texts = {path: text.format(**values) for path, text in files.items()}
     own = "find /etc/systemd/network /etc/netplan /etc/NetworkManager/system-connections -type f -not -name '*.link' -delete"
     off = "systemctl -q disable networking systemd-networkd NetworkManager 2>/dev/null"
@@ -682,7 +682,7 @@ def test_the_host_is_back_whatever_happens(
     begin_as(lab, provider, PLAIN[provider])
     sums = f"{SUMS} | grep -v 80-corral-bridge"
     files, unit = lab.on(HOST, sums), UNITS.get(provider, "systemd-networkd")
-    trials = Trials(lab, provider, lab.on(HOST, "hostname -I").split()[0], network(lab))
+    trials = Trials(lab, provider, lab.variable("ansible_host"), network(lab))
 
     def restart() -> None:
         trials.on_trial()
@@ -723,7 +723,7 @@ def test_the_host_is_back_although_its_file_or_its_server_is_not_as_before(
     """Its file has another gateway, and the DHCP server does not answer any more."""
     lab = machine
     begin_as(lab, provider, PLAIN[provider])
-    address = lab.on(HOST, "hostname -I").split()[0]
+    address = lab.variable("ansible_host")
     trials = Trials(lab, provider, address, network(lab))
     places = " ".join(f"/etc/{path}" for path in PLAIN[provider])
     lab.on(HOST, f"sed -i 's/{re.escape(lab.gateway)}\\b/{lab.gateway}53/' {places}")
