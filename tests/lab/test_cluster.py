@@ -1,0 +1,133 @@
+"""Role cluster on three hosts: a device that lies keeps it from starting; a second run changes nothing; a host that dies is
+switched off by a peer before its guest starts elsewhere, once. Judged by crm_mon, virsh, ps and the power switch itself.
+
+The switch really ends a host's machine; what it does not show is in power_switch.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, ROOT, Hypervisors, hypervisors
+
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
+
+LAB = Hypervisors("cluster")
+HOSTS = ("hyper1", "hyper2", "hyper3")
+SHARED = "/srv/shared"
+UUID = "2f1c8a5e-7d0b-4a55-9a1c-3f5b0c7e9d42"
+PORT = "8765"
+KEEP = ROOT / "roles/hypervisor/files/corral_keep.py"
+on1 = functools.partial(LAB.on, "hyper1")
+GUEST = f"""<domain type='qemu'><name>g</name><uuid>{UUID}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
+<metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:ha priority='1'/></corral:guest></metadata>
+<os><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features>
+<devices><disk type='file' device='disk'><driver name='qemu' type='raw' cache='none'/><source file='{SHARED}/g.raw'/>
+<target dev='vda' bus='virtio'/></disk><serial type='pty'/></devices></domain>"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Three hypervisors on a power switch, and a Gluster volume of hyper1 on all; what the switch was told."""
+    folder = tmp_path_factory.mktemp("switch")
+    log, agent = folder / "log", folder / "fence_lab"
+    with hypervisors("cluster", "hypervisor", hosts=3), log.open("w") as stream:
+        program: list[str | Path] = [sys.executable, HERE / "power_switch.py", LAB.name, PORT, agent]
+        switch = subprocess.Popen(program, stdout=stream, stderr=subprocess.STDOUT)
+        try:
+            until(agent.exists, 20)
+            for host in HOSTS:
+                LAB.on(host, "cat >/usr/sbin/fence_lab && chmod 755 /usr/sbin/fence_lab", given=agent.read_text())
+            yield log
+        finally:
+            switch.kill()
+            switch.wait()
+
+
+def role(*flags: str, ok: bool = True, plug: str = "{{ inventory_hostname }}", **known: object) -> str:
+    """What the role prints, in one line."""
+    options = {"plug": plug, "pcmk_reboot_action": "off"}
+    variables = {"cluster_token_ms": 5000, "cluster_fencing": {"agent": "fence_lab", "options": options}, **known}
+    (LAB.folder / "inventory/group_vars/hyper/cluster.yml").write_text(yaml.safe_dump(variables))
+    play = {"gather_facts": True, "gather_subset": ["!all", "network"], "roles": ["corral.virt.cluster"]}
+    return re.sub(r"\s+", " ", LAB.play(hosts="hyper", flags=flags, ok=ok, **play))
+
+
+def where() -> list[str]:
+    """The hosts that live and run a QEMU of the guest."""
+    found = []
+    for host in HOSTS:
+        if urllib.request.urlopen(f"http://{LAB.gateway}:{PORT}/{host}/status").read() == b"on":
+            found += [host] if LAB.on(host, f"pgrep -f '[-]uuid {UUID}' || true") else []
+    return found
+
+
+def test_a_device_that_calls_a_living_host_off_keeps_the_cluster_from_starting() -> None:
+    told = role(ok=False, plug="nothing")
+    assert "it says off, but the node is up: the options name another machine" in told
+    assert "active" not in on1("systemctl is-active corosync pacemaker || true").split()
+
+
+def test_a_second_run_changes_nothing() -> None:
+    assert "changed=0" not in role()
+    told = role()
+    assert told.count("changed=0") == len(HOSTS), told[-2000:]
+    seen = on1(
+        "crm_mon --one-shot --output-as=xml; corosync-cmapctl totem.crypto_cipher; stat -c %a /etc/corosync/authkey"
+    )
+    assert seen.count('online="true"') == len(HOSTS) and 'stonith-enabled="true"' in seen
+    assert "aes256" in seen and seen.endswith("400")
+    results = json.loads(on1("systemctl start corral-cluster-test && cat /var/lib/corral-virt/cluster/fencing.json"))
+    assert {name: one["says"] for name, one in results["devices"].items()} == {"hyper2": "on", "hyper3": "on"}
+    assert len({LAB.on(host, "sha256sum /etc/corosync/authkey") for host in HOSTS}) == 1
+
+
+@pytest.mark.skipif(not KEEP.exists(), reason="corral-keep is not part of this checkout")
+def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(switch: Path) -> None:
+    keep = KEEP.read_text()
+    on1(
+        "systemctl start glusterd && mkdir -p /srv/brick && gluster --mode=script volume create vms hyper1:/srv/brick force"
+    )
+    on1("gluster volume start vms")
+    for host in HOSTS:
+        LAB.on(host, "cat >/usr/local/sbin/corral-keep && chmod 755 /usr/local/sbin/corral-keep", given=keep)
+        LAB.on(host, f"mkdir -p {SHARED} && mount -t glusterfs hyper1:/vms {SHARED}")
+    disk = base64.b64encode(boot_sector(1)).decode()
+    on1(f"base64 -d >{SHARED}/g.raw && truncate -s 8M {SHARED}/g.raw", given=disk)
+    LAB.on("hyper2", "cat >/root/g.xml && virsh -q define /root/g.xml && corral-keep save", given=GUEST)
+    guest = {"name": "g", "uuid": UUID, "store": SHARED, "stop_timeout": 60}
+    on1(
+        "crm_attribute --node hyper1 --name standby --update on; crm_attribute --node hyper3 --name standby --update on"
+    )
+    role(cluster_guests=[guest])
+    until(lambda: where() == ["hyper2"], 120)
+    on1("for n in hyper1 hyper3; do crm_attribute --node $n --name standby --update off; done; crm_resource --wait")
+    assert where() == ["hyper2"]
+    begun = time.monotonic()
+    urllib.request.urlopen(f"http://{LAB.gateway}:{PORT}/hyper2/crash").read()
+    until(where, 180)
+    print(f"runs elsewhere after {time.monotonic() - begun:.1f} s")
+    told = switch.read_text()
+    assert re.search(r"^10\.86\.\d+\.1[13] hyper2 off off$", told, re.MULTILINE), told
+    time.sleep(10)
+    (now,) = where()
+    assert now != "hyper2"
+    fenced, started = on1(
+        "journalctl --output=short-unix -u pacemaker --grep 'Operation .*(off|reboot).*hyper2.*OK' | head -1;"
+        f"python3 -c 'import json; print(json.load(open(\"{SHARED}/.corral/guests/{UUID}/owner\")))'"
+    ).splitlines()[-2:]
+    assert "hyper2" in fenced and "started by Pacemaker" in started, (fenced, started)

@@ -1,0 +1,209 @@
+"""What the role cluster refuses, and what its program makes of Pacemaker's configuration."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+import re
+import subprocess
+import typing as t
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
+
+ROLE = ROLES / "cluster"
+FILES = [ROLE / "defaults/main.yml", ROLE / "vars/main.yml"]
+IPMI = {"agent": "fence_ipmilan", "options": {"ip": "192.0.2.1", "password": "sesame"}}
+LEAVES = {"cluster_state": "absent"}
+GUEST = {"name": "web1", "uuid": "2f1c8a5e-0000-4000-8000-000000000001", "store": "/srv/vms"}
+
+
+def program() -> t.Any:
+    """The host's program, as a module."""
+    loader = importlib.machinery.SourceFileLoader("corral_cluster", str(ROLE / "files/corral-cluster"))
+    spec = importlib.util.spec_from_loader("corral_cluster", loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+PROGRAM = program()
+
+
+def problems(folder: Path, *changes: dict[str, t.Any], **known: t.Any) -> list[str]:
+    """What is wrong with three hosts, of which the first ones have other variables."""
+    hosts: dict[str, dict[str, t.Any]] = {
+        f"hyper{number}": {"ansible_host": f"192.0.2.{number}", "cluster_fencing": IPMI} for number in (1, 2, 3)
+    }
+    for one, change in zip(hosts.values(), changes, strict=False):
+        one.update(change)
+    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": hosts}}}})
+    more = ["-e", json.dumps(known)]
+    found = value(folder, "__cluster_problems", FILES, {}, host="hyper1", inventory=inventory, arguments=more)
+    return t.cast("list[str]", found)
+
+
+BAD: dict[str, dict[str, t.Any]] = {
+    "variables": {
+        "cluster_name": "a\n}",
+        "cluster_properties": {"stonith-enabled": False},
+        "cluster_guests": [GUEST, {**GUEST, "store": "vms"}],
+        "cluster_hosts": ["hyper1", "hyper2", "hyper3", "hyper9"],
+        "hosts": [
+            {"cluster_fencing": {}},
+            {"cluster_fencing": {"agent": "fence_dummy"}, "cluster_links": ["192.0.2.1"]},
+            {"cluster_fencing": {**IPMI, "options": {"ip": "a\nb"}}, "cluster_links": ["192.0.2.3", "198.51.100.3"]},
+        ],
+        "told": [
+            "hyper9 of cluster_hosts is not in the inventory",
+            "cluster_name a",
+            "hyper1: set its cluster_fencing",
+            "same address 192.0.2.1",
+            "hyper2: fence_dummy fences nothing",
+            "hyper3 has 2 cluster_links, and hyper1 has 1",
+            "hyper3: options of its cluster_fencing",
+            "stonith-enabled is always true",
+            "cluster_guests: web1",
+        ],
+    },
+    "members": {
+        "cluster_properties": {"no-quorum-policy": "ignore"},
+        "hosts": [{"cluster_fencing": {"agent": "sh"}, "cluster_links": []}, LEAVES, LEAVES],
+        "told": ["needs two members", "hyper1: set its cluster_links", "sh is no fence agent", "is not ignore"],
+    },
+    "none": {"hosts": [], "told": []},
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, case: str) -> None:
+    known = dict(BAD[case])
+    changes, told = known.pop("hosts"), known.pop("told")
+    found = problems(tmp_path, *changes, **known)
+    assert len(found) == len(told), found
+    assert all(part in one for part, one in zip(told, found, strict=True)), found
+    assert "sesame" not in str(found)
+
+
+def test_a_firewall_is_open_for_as_many_links_as_a_member_has(tmp_path: Path) -> None:
+    hosts: dict[str, dict[str, t.Any]] = {
+        "none": {},
+        "one": {"cluster_fencing": IPMI},
+        "two": {"cluster_fencing": IPMI, "cluster_links": ["a", "b"]},
+        "left": {"cluster_fencing": IPMI, "cluster_state": "absent"},
+    }
+    variables = yaml.safe_load((ROLES / "firewall/vars/main.yml").read_text())
+    inventory = json.dumps({"all": {"hosts": hosts, "vars": {"ports": variables["__firewall_cluster"]}}})
+    told = "dict(groups.all | zip(groups.all | map('extract', hostvars, 'ports')))"
+    assert value(tmp_path, told, [], {}, host="one", inventory=inventory) == {
+        "none": [],
+        "one": ["5405/udp"],
+        "two": ["5405-5406/udp"],
+        "left": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "up", "ok"), [(0, True, True), (2, False, True), (2, True, False), (1, True, False), (124, False, False)]
+)
+def test_a_device_counts_that_answers_and_calls_no_living_node_off(code: int, up: bool, ok: bool) -> None:
+    assert PROGRAM.verdict(code=code, text="why", up=up)["ok"] is ok
+
+
+def test_a_device_is_asked_without_its_password_on_a_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = tmp_path / "fence_any"
+    agent.write_text("#!/bin/sh\ncat >$0.stdin; echo $# >$0.count; echo wrong sesame >&2; exit 1\n")
+    agent.chmod(0o755)
+    monkeypatch.setattr(PROGRAM, "AGENTS", tmp_path)
+    monkeypatch.setattr(PROGRAM, "SETTINGS", tmp_path / "settings")
+    monkeypatch.setattr(PROGRAM, "RESULTS", tmp_path / "made/results")
+    device = {"agent": "fence_any", "options": {"password": "sesame", "pcmk_delay_base": "5s"}}
+    (tmp_path / "settings").write_text(json.dumps({"node": "a", "fencing": {"a": device, "b": device}}))
+    assert PROGRAM.main(["test", "a", "b"]) == 1
+    assert (tmp_path / "fence_any.stdin").read_text() == "password=sesame\naction=status\n"
+    assert (tmp_path / "fence_any.count").read_text() == "0\n"
+    assert json.loads((tmp_path / "made/results").read_text())["devices"] == {
+        "b": {"ok": False, "says": "", "why": "wrong ***"}
+    }
+
+
+def applied(cib: ET.Element, settings: dict[str, t.Any]) -> list[str]:
+    """Do to a document what cibadmin would do to Pacemaker's; the lines that say it."""
+    lines = []
+    for line, command, given in PROGRAM.changes(cib, settings):
+        lines.append(line)
+        if command[0] == "crm_attribute":
+            options = cib.find("configuration/crm_config/cluster_property_set")
+            assert options is not None
+            for old in [each for each in options if each.get("name") == command[4]]:
+                options.remove(old)
+            ET.SubElement(options, "nvpair", id=command[4], name=command[4], value=command[6])
+            continue
+        section = cib.find(f"configuration/{command[2]}")
+        assert section is not None
+        element = ET.fromstring(given)
+        for old in [each for each in section if each.get("id") == element.get("id")]:
+            section.remove(old)
+        if command[3] != "--delete":
+            section.append(element)
+    return lines
+
+
+EMPTY = (
+    "<cib><configuration><crm_config><cluster_property_set id='cib-bootstrap-options'/></crm_config><nodes/>"
+    "<resources/><constraints/></configuration></cib>"
+)
+
+
+def test_pacemaker_has_what_is_wanted_and_keeps_what_others_set() -> None:
+    cib = ET.fromstring(EMPTY)
+    settings = {"properties": {"stonith-enabled": "true"}, "fencing": {"a": IPMI, "b": IPMI}, "guests": [GUEST]}
+    made = [f"create corral-fence-{node}{end}" for node in "ab" for end in ("", "-elsewhere")]
+    assert applied(cib, settings) == ["set stonith-enabled to true", *made, "create guest-web1"]
+    assert applied(cib, settings) == []
+    meta = cib.find(".//primitive[@id='guest-web1']/meta_attributes")
+    assert meta is not None
+    ET.SubElement(meta, "nvpair", id="x", name="target-role", value="Stopped")
+    resources = cib.find("configuration/resources")
+    assert resources is not None
+    ET.SubElement(resources, "primitive", {"id": "fence-mine", "class": "stonith", "type": "fence_apc"})
+    assert applied(cib, settings) == []
+    other = {**IPMI, "options": {"ip": "192.0.2.9"}}
+    assert applied(cib, {**settings, "fencing": {"a": other}}) == [
+        "change corral-fence-a",
+        "delete corral-fence-b-elsewhere",
+        "delete corral-fence-b",
+    ]
+    options = {
+        each.get("name"): each.get("value") for each in cib.iterfind(".//primitive[@id='corral-fence-a']//nvpair")
+    }
+    assert options == {"pcmk_host_list": "a", "pcmk_host_check": "static-list", "ip": "192.0.2.9"}
+    assert [each.get("id") for each in cib.iterfind(".//primitive")] == ["guest-web1", "fence-mine", "corral-fence-a"]
+
+
+def test_no_line_shows_a_password() -> None:
+    settings = {"properties": {}, "fencing": {"a": IPMI}, "guests": []}
+    for line, command, given in PROGRAM.changes(ET.fromstring(EMPTY), settings):
+        assert "sesame" not in line + " ".join(command)
+        assert "sesame" in given or "elsewhere" in line
+
+
+def test_the_agent_never_undefines_a_guest() -> None:
+    text = (ROLE / "files/guest").read_text()
+    assert not re.search(r"undefine\b(?!s a guest|d\.)", text.replace("never undefined", ""))
+    subprocess.run(["sh", "-n", ROLE / "files/guest"], check=True)
+
+
+def test_tasks_that_have_secrets_do_not_show_them() -> None:
+    tasks = [task for path in (ROLE / "tasks").glob("*.yml") for task in yaml.safe_load(path.read_text())]
+    secret = [task for task in tasks if re.search("__cluster_(settings|wanted|secret)", json.dumps(task))]
+    assert len(secret) == 4
+    assert all(task["no_log"] for task in secret)
