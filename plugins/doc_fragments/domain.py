@@ -76,6 +76,20 @@ login_user:
   - The image's login user, stored in libvirt's metadata. The inventory plugin sets C(ansible_user) from it, unless
     the inventory sets C(ansible_user) itself. V('') removes it.
   - An image from the catalogue sets it for new guests of the role P(corral.virt.guests#role).
+ha:
+  - Protects the guest - when its host is dead, the playbook C(recover) of this collection starts it on another host.
+    The role P(corral.virt.hypervisor#role) must keep definitions (C(hypervisor_keeps_definitions)) on all hosts that
+    share its storage.
+  - All disks must be on filesystems that all hosts mount (NFS, CephFS, GlusterFS, GFS2, OCFS2 and others), on block
+    devices, or on the network, and at least one on such a filesystem. O(autostart=true) is refused, because a host that
+    comes back must not start a guest that runs elsewhere.
+ha.mode: V(restart) protects the guest; V(none) removes the protection and all options below. Required with them.
+ha.priority: Guests with a higher priority start first. Without it, V(0).
+ha.group: Word for guests that belong together. Recorded only.
+ha.max_restarts: Most restarts on one host. Recorded only; C(recover) starts a guest once.
+ha.colocate: Words; guests with the same word belong on one host. Recorded only; C(recover) does not follow it.
+ha.apart: Words; guests with the same word that C(recover) places at once get different hosts.
+ha.prefer: Hypervisors; C(recover) chooses one of them if it has room.
 vcpus:
   - Number of vCPUs, or a dictionary with the keys below. Required for a new guest.
   - A number changes the current count, and also the maximum if both were equal.

@@ -32,9 +32,28 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
     Row,
     silent_is,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, copied, make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
+    Element,
+    child,
+    copied,
+    make,
+    parse,
+    resolve,
+    text,
+)
 
-__all__ = ["DOMAIN", "SHAPE", "as_defined", "graft", "managed_state", "read_fields", "renamed", "sizes", "spelt_out"]
+__all__ = [
+    "DOMAIN",
+    "SHAPE",
+    "as_defined",
+    "graft",
+    "is_protected",
+    "managed_state",
+    "read_fields",
+    "renamed",
+    "sizes",
+    "spelt_out",
+]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:
@@ -234,11 +253,22 @@ _SEVERAL = {
 }  # fmt: skip
 SHAPE = overlay.Shape("domain", several=frozenset(_SEVERAL), holders=("devices",))
 
+_HA = "metadata/corral:guest/corral:ha"
+_PROTECTED = {"ha.mode": ("restart",)}
+
 DOMAIN: row.Table = {
     "title": Row("title", k.LINE),
     "description": Row("description"),
     "osinfo": Row("metadata/libosinfo:libosinfo/libosinfo:os/@id", _SYSTEM),
     "login_user": Row("metadata/corral:guest/corral:login/@user", _LOGIN),
+    # whether and how another host runs it when its host is dead
+    "ha.mode": Presence(f"{_HA}/@mode", k.choice("restart", "none"), element="/".join(map(resolve, _HA.split("/")))),
+    "ha.priority": Row(f"{_HA}/@priority", k.integer(0, 1000), valid_with=_PROTECTED),
+    "ha.group": Row(f"{_HA}/@group", k.WORD, valid_with=_PROTECTED),
+    "ha.max_restarts": Row(f"{_HA}/@max-restarts", k.integer(0, 100), valid_with=_PROTECTED),
+    "ha.colocate": Many(f"{_HA}/corral:colocate", k.NAME, valid_with=_PROTECTED),
+    "ha.apart": Many(f"{_HA}/corral:apart", k.NAME, valid_with=_PROTECTED),
+    "ha.prefer": Many(f"{_HA}/corral:prefer", k.NAME, valid_with=_PROTECTED),
     # processors
     "vcpus.maximum": Row("vcpu", _COUNT),
     "vcpus.current": Row("vcpu/@current", _COUNT),
@@ -541,6 +571,11 @@ def sizes(xml: str) -> dict[str, t.Any]:
     """Current and maximum vCPUs and memory."""
     root = spelt_out(parse(xml))
     return row.read(root, _SIZES)
+
+
+def is_protected(root: Element) -> bool:
+    """True if another host may run the guest when its host is dead (`ha`)."""
+    return DOMAIN["ha.mode"].read(root) is not None
 
 
 def renamed(xml: str, name: str) -> str:

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 
-__all__ = ["Located", "files", "of_backup", "of_snapshot", "path_of", "sources", "variables"]
+__all__ = ["Located", "elements", "files", "of_backup", "of_snapshot", "path_of", "sources", "variables"]
 
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
 Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
@@ -23,6 +23,11 @@ def sources(xml: str, located: Located, *, below: bool = False) -> list[str]:
     """
     found = parse(xml).iterfind(f"devices/disk{'//' if below else '/'}source")
     return list(dict.fromkeys(filter(None, (path_of(source, located) for source in found))))
+
+
+def elements(root: Element) -> list[Element]:
+    """The sources of disks that a guest cannot start without."""
+    return [one for one in root.iterfind("devices/disk/source") if one.get("startupPolicy") != "optional"]
 
 
 def files(xml: str) -> list[str]:

@@ -35,7 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Prerequisites,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import elements, sources
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_changes,
     plan_cloning,
@@ -59,7 +59,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import plan_d
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Known
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
 __all__ = [
     "adopted",
@@ -544,12 +544,25 @@ def _check_host(subject: _Subject, definition: _Definition, host: GuestHost) -> 
     if subject.original:
         check_files(wanted, subject.original, stored.xml)
     _check_filters(wanted, fields_interface.filters(before), fields_interface.filters(after), host)
+    if fields_domain.is_protected(after) and wanted.apply != "live":
+        _check_protected(subject, after, host)
     notes = plan_guest_options.check_display(
         wanted, fields_graphics.displays(before), fields_graphics.displays(after), host.displays
     )
     if found and not found.active and stored.changes and "managed_save" in host.managed_state(found.uuid):
         notes.append(plan_changes.saved(wanted.name))
     return notes
+
+
+def _check_protected(subject: _Subject, root: Element, host: GuestHost) -> None:
+    """Check that another host can run the guest."""
+    found = elements(root)
+    files = [path for path in (one.get("file") for one in found) if path]
+    by_pool = [str(one.get("volume")) for one in found if one.get("pool")]
+    kinds = host.shared_filesystems(tuple(files))
+    asked = subject.wanted.autostart
+    autostart = asked if asked is not None else bool(subject.found and subject.found.autostart)
+    Problems(plan_guest_options.protection_problems(subject.wanted.name, kinds, by_pool, autostart=autostart)).refuse()
 
 
 def _snapshot_notes(subject: _Subject, seed_plan: Seeding, definition: _Definition, host: GuestHost) -> list[str]:

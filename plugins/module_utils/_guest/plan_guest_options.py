@@ -38,6 +38,7 @@ __all__ = [
     "machine",
     "newly_connected",
     "origin_problems",
+    "protection_problems",
     "suited",
     "unwanted_devices",
     "virt_type",
@@ -458,3 +459,35 @@ def with_macs(wanted: GuestSpec, uuid: str) -> GuestSpec:
         for item in wanted.interfaces or ()
     ]
     return wanted.with_fields(interfaces=tuple(named)) if named else wanted
+
+
+def protection_problems(
+    name: str, kinds: t.Mapping[str, str | None] | None, by_pool: t.Collection[str], *, autostart: bool
+) -> list[str]:
+    """Why another host could not run the guest, or why this one could start it when it no longer may.
+
+    `kinds` are the shared filesystems that hold its files, None of a local one; `by_pool` are volumes without a path in
+    the definition.
+    """
+    found = []
+    if autostart:
+        found.append(
+            f"{name} is protected (ha) and starts with its host, which may come back while it runs elsewhere; set "
+            "autostart: false"
+        )
+    mend = "move it to a filesystem that all hosts mount (NFS, CephFS, GlusterFS, GFS2, OCFS2), or set ha.mode: none"
+    if by_pool:
+        volumes = ", ".join(by_pool)
+        found.append(f"{name} is protected (ha), and its definition names {volumes} by the pool; name it by its path")
+    if kinds is None:
+        return found
+    found += [
+        f"{name} is protected (ha), and {path} is on a filesystem of this host alone; {mend}"
+        for path, kind in kinds.items()
+        if kind is None
+    ]
+    if not kinds and not by_pool:
+        found.append(
+            f"{name} is protected (ha), and none of its disks is a file, beside which it could be kept; {mend}"
+        )
+    return found

@@ -110,6 +110,9 @@ class GuestHost(t.Protocol):
     def bridge_calls(self) -> t.Mapping[str, bool] | None:
         """Which packet filters see bridged packets; None if nobody can tell."""
 
+    def shared_filesystems(self, paths: t.Collection[str]) -> t.Mapping[str, str | None] | None:
+        """The kinds of shared filesystems that hold the paths, with None for a local one; None if nobody can tell."""
+
     def displays(self) -> DisplayDefaults:
         """The host's defaults for displays."""
 

@@ -195,6 +195,9 @@ _MEDIA = tuple(f"disks[].{option}" for option in ("source", "volume", "url", "ne
 # boot.
 POLICY: dict[str, str] = {
     **dict.fromkeys(("title", "description", "tags", "osinfo", "login_user"), METADATA),
+    **dict.fromkeys(
+        ("ha.mode", "ha.priority", "ha.group", "ha.max_restarts", "ha.colocate", "ha.apart", "ha.prefer"), METADATA
+    ),
     "vcpus.current": VCPUS,
     "memory.current_kib": MEMORY,
     **dict.fromkeys(_SCHEDULER, SCHEDULER),

@@ -193,6 +193,10 @@ class _Host:
         return local.bridge_calls(plan_nwfilter.CALLS) if is_system(self.uri) else None
 
     @asked
+    def shared_filesystems(self, paths: t.Collection[str]) -> dict[str, str | None] | None:
+        return {path: local.shared_filesystem(path) for path in paths} if is_system(self.uri) else None
+
+    @asked
     def displays(self) -> DisplayDefaults:
         return files_qemu.displays() if is_system(self.uri) else DisplayDefaults()
 

@@ -105,6 +105,11 @@ class Host:
         self.asked.add("bridge_calls")
         return {}
 
+    def shared_filesystems(self, paths: t.Collection[str]) -> dict[str, str | None] | None:
+        self.asked.add("shared_filesystems")
+        kinds = t.cast("dict[str, str] | None", self.more.get("shared_filesystems", {}))
+        return None if kinds is None else {path: kinds.get(path) for path in paths}
+
     def displays(self) -> DisplayDefaults:
         self.asked.add("displays")
         return DisplayDefaults()
@@ -186,6 +191,32 @@ def test_a_guest_that_is_there(said: dict[str, t.Any], asked: set[str]) -> None:
     host = Host(there())
     planned(host, **said)
     assert host.asked - ALWAYS == asked
+
+
+WEB1, DATA = (f"/var/lib/libvirt/images/web1-{name}.qcow2" for name in ("system", "data"))
+PROTECTED: dict[str, t.Any] = {"ha": {"mode": "restart"}}
+
+
+@pytest.mark.parametrize(
+    ("found", "said", "kinds", "why"),
+    [
+        (there(), {}, {WEB1: "nfs4", DATA: "nfs4"}, ""),
+        (there(), {}, None, ""),
+        (there(), {}, {WEB1: "nfs4"}, f"{DATA} is on a filesystem of this host alone; move it to"),
+        (there(), {"autostart": True}, {WEB1: "nfs4", DATA: "nfs4"}, "starts with its host.*set autostart: false"),
+        (there(autostart=True), {}, {WEB1: "nfs4", DATA: "nfs4"}, "starts with its host.*set autostart: false"),
+        (there(autostart=True), {"autostart": False}, {WEB1: "nfs4", DATA: "nfs4"}, ""),
+    ],
+)
+def test_a_guest_is_protected_only_where_another_host_could_run_it(
+    found: FoundGuest, said: dict[str, t.Any], kinds: dict[str, str] | None, why: str
+) -> None:
+    host = Host(found, shared_filesystems=kinds)
+    if why:
+        with pytest.raises(BadInput, match=why):
+            planned(host, **PROTECTED, **said)
+    else:
+        assert planned(host, **PROTECTED, **said).steps
 
 
 def test_snapshots_of_a_guest_whose_disks_change() -> None:

@@ -260,7 +260,14 @@ def test_an_update_carries_only_what_can_be_updated() -> None:
 
 
 AT_ONCE: dict[str, set[str]] = {
-    plan_live.METADATA: {"title", "description", "tags", "osinfo", "login_user"},
+    plan_live.METADATA: {
+        "title",
+        "description",
+        "tags",
+        "osinfo",
+        "login_user",
+        *(f"ha.{field}" for field in ("mode", "priority", "group", "max_restarts", "colocate", "apart", "prefer")),
+    },
     plan_live.VCPUS: {"vcpus.current"},
     plan_live.MEMORY: {"memory.current_kib"},
     plan_live.SCHEDULER: {

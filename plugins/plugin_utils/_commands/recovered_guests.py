@@ -1,0 +1,167 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a hypervisor counts as dead, and which of its guests others can run. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
+
+__all__ = ["RECOVERING", "Kept", "Recovery", "recovered"]
+
+Result = t.Mapping[str, t.Any]
+RECOVERING = "recovering from "  # begins why a host owns a guest that it has not started yet
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A guest to be recovered: `of` is the UUID of the host from which it is claimed, `host` the one that an
+    interrupted run has chosen, and `defined` whether it did so; `place` are options of `virt_place`.
+    """
+
+    name: str
+    uuid: str
+    directory: str
+    of: str
+    host: str
+    defined: bool
+    saved: str
+    priority: int
+    place: Result
+
+
+@dataclasses.dataclass(frozen=True)
+class Recovery:
+    """The guests, those of highest priority first; where each cannot be; what stays, and what refuses all of it."""
+
+    guests: list[Kept]
+    refused: list[dict[str, str]]
+    stays: list[str]
+    problems: list[str]
+
+
+def recovered(
+    shown: t.Mapping[str, Result], reached: t.Mapping[str, t.Sequence[Result]], arguments: Result, fence: Result
+) -> Recovery:
+    """What is to be recovered. `shown` are the results of `corral-keep show` by living hypervisor, `reached` those of
+    looks at ports of the dead one, `fence` is its variable `virt_fence`.
+    """
+    dead, problems = str(arguments["host"]), list[str]()
+    problems += _proof(dead, reached, arguments, fence)
+    lines = {host: _lines(result) for host, result in shown.items() if result.get("rc") == 0}
+    stays = [
+        f"{host} cannot tell what is kept: {_reason(result)}" for host, result in shown.items() if host not in lines
+    ]
+    if not lines:
+        problems.append(
+            f"no hypervisor can tell what is kept: {'; '.join(stays)}; set hypervisor_keeps_definitions: true, and run "
+            "the role corral.virt.hypervisor"
+        )
+    guests, refused = list[Kept](), list[dict[str, str]]()
+    for uuid, seen in _by_guest(lines).items():
+        one = next(iter(seen.values()))
+        name = str(one.get("guest") or uuid)
+        broken = next((line["problem"] for line in seen.values() if line.get("problem")), None)
+        if broken:
+            stays.append(f"{name}: {broken}")
+            continue
+        owner, chosen = one["owner"], _chosen(seen, dead)
+        if (owner["host"] != dead and not chosen) or (arguments.get("guests") and name not in arguments["guests"]):
+            continue
+        runs = sorted(host for host, line in seen.items() if line["active"])
+        if runs:
+            claim = f"corral-keep claim {uuid} {one['directory']} --because 'it runs here'"
+            stays.append(f"{name}: it runs on {runs[0]}, which does not own it; on {runs[0]}: {claim}")
+            continue
+        guests.append(_kept(name, uuid, one, chosen, defined=bool(chosen and seen[chosen]["defined"]), hosts=[*lines]))
+        refused += [
+            {"name": name, "host": host, "why": f"it does not see {one['directory']}"}
+            for host in lines
+            if host not in seen
+        ]
+    known = {one.name for one in guests}
+    stays += [f"{name}: {dead} owns no such guest" for name in arguments.get("guests") or () if name not in known]
+    guests.sort(key=lambda one: (-one.priority, one.name))
+    return Recovery(guests, refused, stays, problems)
+
+
+def _proof(dead: str, reached: t.Mapping[str, t.Sequence[Result]], arguments: Result, fence: Result) -> t.Iterator[str]:
+    """Why the host does not count as dead."""
+    confirmed, command = arguments.get("confirm_dead"), f"ansible-playbook corral.virt.recover -e host={dead}"
+    answers = [
+        f"{host} reaches its port {one['item']}" for host, looks in reached.items() for one in looks if _open(one)
+    ]
+    if confirmed and confirmed != dead:
+        yield f"confirm_dead: it is {confirmed}, and the host is {dead}"
+    if arguments.get("fence") and not fence.get("agent"):
+        yield (
+            f"fence: {dead} has no fence agent; set its variable virt_fence, such as "
+            "{agent: fence_ipmilan, options: {ip: 192.0.2.7, username: admin, password: ...}}"
+        )
+    if answers and not (arguments.get("fence") and confirmed):
+        yield (
+            f"{dead} answers ({', '.join(answers)}), so it may run its guests, and two hosts would write their disks; "
+            f"to move them: ansible-playbook corral.virt.drain -e host={dead}; to power it off although it answers: "
+            f"{command} -e fence=true -e confirm_dead={dead}"
+        )
+    elif not arguments.get("fence") and not confirmed:
+        yield (
+            f"nothing proves that {dead} is dead: that it does not answer may be the network. To power it off by its "
+            f"fence agent: {command} -e fence=true; or, if you have seen that it is off: {command} "
+            f"-e confirm_dead={dead}"
+        )
+
+
+def _open(look: Result) -> bool:
+    return not look.get("failed") and not look.get("skipped")
+
+
+def _lines(result: Result) -> list[Result]:
+    return [json.loads(line) for line in str(result.get("stdout") or "").splitlines()]
+
+
+def _reason(result: Result) -> str:
+    return str(result.get("stderr") or result.get("msg") or "no answer").strip()
+
+
+def _by_guest(lines: t.Mapping[str, t.Sequence[Result]]) -> dict[str, dict[str, Result]]:
+    """What each host tells of each guest."""
+    found: dict[str, dict[str, Result]] = {}
+    for host, each in lines.items():
+        for line in each:
+            found.setdefault(str(line["uuid"]), {})[host] = line
+    return found
+
+
+def _chosen(seen: t.Mapping[str, Result], dead: str) -> str:
+    """The host on which an interrupted run was recovering the guest; empty if there is none."""
+    return next(
+        (
+            host
+            for host, line in seen.items()
+            if line["owner"]["why"] == RECOVERING + dead and line["owner"]["uuid"] == line["host_uuid"]
+        ),
+        "",
+    )
+
+
+def _kept(name: str, uuid: str, line: Result, chosen: str, *, defined: bool, hosts: t.Collection[str]) -> Kept:
+    needs, tags = line["needs"], line["needs"]["tags"]
+    place = {
+        "name": name,
+        "vcpus": needs["vcpus"],
+        "memory": f"{needs['memory_mib']}MiB",
+        "interfaces": [{"name": f"eth{index}", **nic} for index, nic in enumerate(needs["interfaces"])],
+        "disks": [],  # they are there already
+        "apart": sorted({*needs["apart"], *after_prefix(tags, APART)}),
+        "together": sorted(after_prefix(tags, TOGETHER)),
+        "prefer": [host for host in needs["prefer"] if host in hosts],
+        **({"machine": needs["machine"]} if needs["machine"] else {}),
+        **({"host": chosen} if chosen else {}),
+    }
+    of, saved = line["owner"]["uuid"], line["saved"]
+    return Kept(name, uuid, line["directory"], of, chosen, defined, saved, needs["priority"], place)

@@ -1,0 +1,231 @@
+"""A host is killed, and its protected guests run on the other one: on exactly one host at any time, also when the dead host
+comes back, and when the run itself is killed. Judged by virsh and ps on both hosts.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import typing as t
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector, count
+from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
+from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, Hypervisors, hypervisors, packages
+
+pytestmark = [pytest.mark.lab, pytest.mark.deep]
+
+LAB = Hypervisors("recover")
+on1, on2 = (functools.partial(LAB.on, host) for host in ("hyper1", "hyper2"))
+PORTS = ["16514/tcp", "24007-24008/tcp", "49152-60999/tcp"]
+SHARED = "/srv/shared"
+KEEPS = {"hypervisor_keeps_definitions": True, "hypervisor_packages": [], "hypervisor_security_packages": []}
+RECOVER = ("ansible-playbook", *LAB.ask_nobody, "playbooks/recover.yml", "-e", "host=hyper2")
+CONFIRMED = (*RECOVER, "-e", "confirm_dead=hyper2")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def recovering() -> Iterator[None]:
+    """Two hypervisors that share a Gluster volume of hyper1; both keep definitions."""
+    with hypervisors("recover", hosts=2):
+        LAB.play(
+            {"ansible.builtin.include_role": {"name": "corral.virt.firewall"}, "vars": {"firewall_ports": PORTS}},
+            {"ansible.builtin.setup": {}},
+            {"ansible.builtin.include_role": {"name": "corral.virt.hypervisor"}, "vars": KEEPS},
+            hosts="hyper",
+        )
+        on1("systemctl enable --now glusterd")
+        create = "gluster --mode=script volume create vms hyper1:/srv/brick force && gluster volume start vms"
+        on1(f"mkdir -p /srv/brick; gluster volume info vms >/dev/null 2>&1 || {{ {create}; }}")
+        for on in (on1, on2):
+            on(
+                f"mkdir -p {SHARED}; virsh -q pool-info shared >/dev/null 2>&1 || virsh -q pool-define-as shared netfs "
+                f"--source-host hyper1 --source-path /vms --source-format glusterfs --target {SHARED}; "
+                "virsh -q pool-autostart shared; virsh -q pool-start shared 2>/dev/null; virsh -q pool-info shared | grep running"
+            )
+        yield
+
+
+def power(host: str, *, on: bool) -> None:
+    """Pull a host's plug, or boot it again."""
+    if on:
+        subnet = LAB.gateway.split(".")[2]
+        shape = ("--hosts", "2", "--no-image", "--packages", ",".join(packages()), "--subnet", subnet)
+        LAB.run(sys.executable, HERE / "lab.py", "up", "--name", LAB.name, *shape, timeout_s=300)
+        LAB.on(host, "systemctl start libvirtd; virsh -q pool-start shared; virsh -q pool-info shared | grep running")
+        return
+    end = f"from corral_lab import processes; processes.end({LAB.name!r}, {host!r})"
+    subprocess.run([sys.executable, "-c", end], cwd=HERE, check=True)
+
+
+def made(name: str, host: str = "hyper2", **more: t.Any) -> None:
+    """A protected guest that runs there and writes its disk without end."""
+    options = {
+        "name": name,
+        "vcpus": 1,
+        "memory": "64MiB",
+        "interfaces": [],
+        "disks": [{"name": "system", "size": "64MiB", "pool": "shared", "format": "raw"}],
+        "state": "shutdown",
+        "ha": {"mode": "restart"},
+        **more,
+    }
+    LAB.tell({"corral.virt.virt_domain": options, "register": "told"}, hosts=host)
+    path = LAB.on(host, f"virsh domblklist {name} | awk '/vda/ {{print $2}}'")
+    LAB.on(host, f"base64 -d | dd of={path} conv=notrunc status=none", given=_boot())
+    LAB.on(host, f"virsh -q start {name}")
+    until(lambda: owner(name, host) == host)
+
+
+@functools.cache
+def _boot() -> str:
+    return base64.b64encode(boot_sector(1)).decode()
+
+
+def owner(name: str, host: str) -> str:
+    """Who owns a guest, as the file says it."""
+    told = LAB.on(host, f"cat {SHARED}/.corral/guests/$(virsh domuuid {name})/owner 2>/dev/null; true")
+    return str(json.loads(told)["host"]) if told else "never saved"
+
+
+def runs_on(name: str) -> list[str]:
+    """The hosts where a QEMU of the guest runs."""
+    found = [host for host in ("hyper1", "hyper2") if LAB.on(host, f"pgrep -f 'guest={name},'; true")]
+    for host in found:
+        assert LAB.on(host, f"virsh domstate {name}") == "running"
+    return found
+
+
+def writes(name: str, host: str) -> None:
+    """The guest writes, and nobody else has written its disk."""
+    path = LAB.on(host, f"virsh domblklist {name} | awk '/vda/ {{print $2}}'")
+
+    def written() -> int:
+        LAB.on(host, f"virsh -q suspend {name}; cp {path} /root/copy; virsh -q resume {name}")
+        copied = subprocess.run(
+            ["ssh", "-F", LAB.folder / "ssh_config", host, "cat /root/copy"], capture_output=True, check=True
+        )
+        return count(copied.stdout)
+
+    first = written()
+    until(lambda: written() > first)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Each test begins with no guest."""
+    yield
+    if subprocess.run(["ssh", "-F", LAB.folder / "ssh_config", "hyper2", "true"], check=False).returncode:
+        power("hyper2", on=True)
+    for on in (on1, on2):
+        on(
+            "for g in $(virsh list --all --name); do virsh -q destroy $g; virsh -q undefine $g --nvram; done 2>/dev/null; "
+            f"rm -rf {SHARED}/* {SHARED}/.corral; /usr/local/sbin/corral-keep save >/dev/null; true"
+        )
+
+
+def flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def test_guests_of_a_killed_host_run_on_the_other_one_and_never_on_both() -> None:
+    made("g")
+    made("h", ha={"mode": "restart", "priority": 100})
+    said = flat(LAB.run(*CONFIRMED, ok=False))
+    assert "hyper2 answers" in said and runs_on("g") == ["hyper2"] and owner("g", "hyper2") == "hyper2"
+    on2(f"virsh -q dumpxml g --inactive > {SHARED}/g.xml")
+    on1(f"virsh -q define {SHARED}/g.xml")
+    refused = on1("virsh start g 2>&1; true")
+    assert "its owner is hyper2 since" in refused and "corral-keep claim" in refused, refused
+    on1("virsh -q undefine g")
+
+    power("hyper2", on=False)
+    said = flat(LAB.run(*RECOVER, ok=False))
+    assert "nothing proves that hyper2 is dead" in said and "-e fence=true" in said and "-e confirm_dead=hyper2" in said
+    said = LAB.run(*CONFIRMED, "--check")
+    assert "g -> hyper1" in said and not on1("virsh list --all --name")
+    LAB.run(*CONFIRMED)
+    assert on1("virsh list --name").split() == ["h", "g"], "by their priority"
+    for name in ("g", "h"):
+        assert owner(name, "hyper1") == "hyper1"
+        writes(name, "hyper1")
+    assert "no protected guest of it is kept" in LAB.run(*CONFIRMED)
+
+    power("hyper2", on=True)
+    assert not on2("virsh list --name")
+    refused = on2("virsh start g 2>&1; true")
+    assert "its owner is hyper1 since" in refused and "recovered from hyper2" in refused, refused
+    assert runs_on("g") == ["hyper1"]
+    lines = [json.loads(line) for line in on2("corral-keep save").splitlines()]
+    assert {line["action"] for line in lines} == {"other"} and "virsh undefine g" in str(lines), lines
+    on2("virsh -q undefine g && corral-keep save")
+    assert owner("g", "hyper1") == "hyper1", "it was not hyper2's to give up"
+
+
+def kill_while_it_recovers(running: subprocess.Popen[str]) -> None:
+    """Kill a run, and all that it started here, when it has done one more thing."""
+    look = f"cat {SHARED}/.corral/guests/*/owner; virsh list --all"
+    before = on1(look)
+    until(lambda: running.poll() is not None or on1(look) != before)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+
+
+def test_a_run_that_is_killed_is_continued() -> None:
+    for name in ("a", "b", "c"):
+        made(name)
+    power("hyper2", on=False)
+    for _again in range(3):
+        kill_while_it_recovers(LAB.start(*CONFIRMED))
+    LAB.run(*CONFIRMED)
+    assert sorted(on1("virsh list --name").split()) == ["a", "b", "c"]
+    power("hyper2", on=True)
+    assert {name: runs_on(name) for name in ("a", "b", "c")} == {name: ["hyper1"] for name in "abc"}
+
+
+def test_a_migration_hands_the_guest_over_also_by_hand() -> None:
+    made("g")
+    LAB.tell({"corral.virt.virt_migrate": {"name": "g", "dest": "hyper1"}, "register": "told"}, hosts="hyper2")
+    assert runs_on("g") == ["hyper1"]
+    until(lambda: owner("g", "hyper1") == "hyper1", 90)
+    on1("virsh -q migrate --live --p2p --persistent g qemu+tls://hyper2/system")  # its definition stays
+    assert runs_on("g") == ["hyper2"]
+    until(lambda: owner("g", "hyper2") == "hyper2", 90)
+    refused = on1("virsh start g 2>&1; true")
+    assert "its owner is hyper2" in refused, refused
+    writes("g", "hyper2")
+
+
+def test_a_fence_agent_powers_the_host_off(tmp_path: Path) -> None:
+    made("g")
+    agent = tmp_path / "fence_lab"
+    agent.write_text(
+        textwrap.dedent(f"""\
+        #!{sys.executable}
+        import sys
+        sys.path.insert(0, {str(HERE)!r})
+        from corral_lab import processes
+        given = dict(line.rstrip("\\n").split("=", 1) for line in sys.stdin)
+        if given["action"] == "off":
+            processes.end({LAB.name!r}, given["plug"])
+            sys.exit(0)
+        sys.exit(0 if processes.find({LAB.name!r}, given["plug"]) else 2)
+        """)
+    )
+    agent.chmod(0o755)
+    fence = json.dumps({"virt_fence": {"agent": str(agent), "options": {"plug": "hyper2"}}})
+    said = flat(LAB.run(*RECOVER, "-e", "fence=true", "-e", fence, ok=False))
+    assert "hyper2 answers" in said and runs_on("g") == ["hyper2"]
+    LAB.run(*CONFIRMED, "-e", "fence=true", "-e", fence)
+    assert on1("virsh list --name") == "g"
+    writes("g", "hyper1")
