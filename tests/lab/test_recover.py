@@ -100,7 +100,7 @@ def owner(name: str, host: str) -> str:
 
 def runs_on(name: str) -> list[str]:
     """The hosts where a QEMU of the guest runs."""
-    found = [host for host in ("hyper1", "hyper2") if LAB.on(host, f"pgrep -f 'guest={name},'; true")]
+    found = [host for host in ("hyper1", "hyper2") if LAB.on(host, f"pgrep -f '[g]uest={name},'; true")]
     for host in found:
         assert LAB.on(host, f"virsh domstate {name}") == "running"
     return found

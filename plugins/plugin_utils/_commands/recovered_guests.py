@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_ta
 __all__ = ["RECOVERING", "Kept", "Recovery", "recovered"]
 
 Result = t.Mapping[str, t.Any]
+_KEEPING = "set hypervisor_keeps_definitions: true, and run the role corral.virt.hypervisor"
 RECOVERING = "recovering from "  # begins why a host owns a guest that it has not started yet
 
 
@@ -57,17 +58,13 @@ def recovered(
         f"{host} cannot tell what is kept: {_reason(result)}" for host, result in shown.items() if host not in lines
     ]
     if not lines:
-        problems.append(
-            f"no hypervisor can tell what is kept: {'; '.join(stays)}; set hypervisor_keeps_definitions: true, and run "
-            "the role corral.virt.hypervisor"
-        )
+        problems.append(f"no hypervisor can tell what is kept: {'; '.join(stays)}; {_KEEPING}")
     guests, refused = list[Kept](), list[dict[str, str]]()
     for uuid, seen in _by_guest(lines).items():
         one = next(iter(seen.values()))
         name = str(one.get("guest") or uuid)
-        broken = next((line["problem"] for line in seen.values() if line.get("problem")), None)
-        if broken:
-            stays.append(f"{name}: {broken}")
+        if problem := next((line["problem"] for line in seen.values() if line.get("problem")), ""):
+            stays.append(f"{name}: {problem}")
             continue
         owner, chosen = one["owner"], _chosen(seen, dead)
         if (owner["host"] != dead and not chosen) or (arguments.get("guests") and name not in arguments["guests"]):
@@ -117,7 +114,7 @@ def _proof(dead: str, reached: t.Mapping[str, t.Sequence[Result]], arguments: Re
 
 
 def _open(look: Result) -> bool:
-    return not look.get("failed") and not look.get("skipped")
+    return look.get("state") == "started"  # what wait_for tells of a port that takes a connection
 
 
 def _lines(result: Result) -> list[Result]:

@@ -36,6 +36,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import tarfile
 import time
@@ -49,6 +50,7 @@ RUNNING = "/run/libvirt/qemu"
 NVRAMS = "/var/lib/libvirt/qemu/nvram"
 TPMS = "/var/lib/libvirt/swtpm"
 MOUNTS = "/proc/self/mounts"
+SAVE_SOON = ("systemctl", "start", "--no-block", "corral-keep.service")
 HOOK = "60-corral-keep"
 WITHIN_S = 5.0
 LOCK_S = 20.0
@@ -175,12 +177,14 @@ def guest_of(document: str) -> Guest:
 # Decisions, without looking at anything.
 
 
-def may_save(owner: Owner | None, here: str, *, active: bool) -> str:
-    """What `save` may do: `keep` and `take` write, `wait` for the host where it runs, `other` owns it."""
+def may_save(owner: Owner | None, here: str, *, active: bool, migrated: bool = False) -> str:
+    """What `save` may do: `keep` and `take` write, `give` it to the host where it runs, `wait` for that host, `other`
+    owns it. `migrated`: it ran here as this host's own, and has left.
+    """
     if owner is None:
         return "take"
     if owner.uuid == here:
-        return "keep"
+        return "give" if migrated else "keep"
     if owner.uuid:
         return "other"
     return "take" if active or owner.why != MIGRATED else "wait"
@@ -403,11 +407,12 @@ class Host:
         if not _UUID.fullmatch(self.uuid):
             raise FailedError("libvirt does not know the UUID of this host; set host_uuid in libvirtd.conf")
 
-    def guests(self) -> t.Iterator[tuple[str, bool]]:
-        """The inactive definitions, and whether each guest runs."""
+    def guests(self) -> t.Iterator[tuple[str, bool, bool]]:
+        """The inactive definitions, whether each guest runs, and whether it is off because it has migrated."""
+        left = [self.libvirt.VIR_DOMAIN_SHUTOFF, self.libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED]
         for domain in self.connection.listAllDomains(self.libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT):
             with contextlib.suppress(self.libvirt.libvirtError):  # undefined meanwhile
-                yield domain.XMLDesc(self._whole), bool(domain.isActive())
+                yield domain.XMLDesc(self._whole), bool(domain.isActive()), domain.state() == left
 
     @property
     def _whole(self) -> int:
@@ -440,15 +445,17 @@ def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
     before, kept = dict(state().get("guests") or {}), t.cast("dict[str, t.Any]", {})
     host.remember(before)  # the hook needs the UUID before the first guest is owned
     there = set()
-    for document, active in host.guests():
+    for document, active, left in host.guests():
         guest = guest_of(document)
         there.add(guest.uuid)
         if not guest.protected:
             continue
         line = {"guest": guest.name, "uuid": guest.uuid}
         try:
-            line.update(save_guest(host, guest, document, active=active))
-            kept[guest.uuid] = {"name": guest.name, "directory": guest.directories[0]}
+            ran = bool(before.get(guest.uuid, {}).get("ran"))
+            line.update(save_guest(host, guest, document, active=active, migrated=left and ran))
+            ran = line["action"] in ("keep", "take") and (active or ran)
+            kept[guest.uuid] = {"name": guest.name, "directory": guest.directories[0], "ran": ran}
         except (FailedError, OSError) as error:
             line.update(action="failed", problem=str(error))
             if guest.uuid in before:
@@ -470,7 +477,7 @@ def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
     host.remember(kept)
 
 
-def save_guest(host: Host, guest: Guest, document: str, *, active: bool) -> dict[str, t.Any]:
+def save_guest(host: Host, guest: Guest, document: str, *, active: bool, migrated: bool) -> dict[str, t.Any]:
     """Keep one guest."""
     problem = unfit(guest)
     if problem:
@@ -479,16 +486,20 @@ def save_guest(host: Host, guest: Guest, document: str, *, active: bool) -> dict
     folder = made_folder(directory, guest.uuid)
     with locked(folder):
         owner = read_owner(folder)
-        decision = may_save(owner, host.uuid, active=active)
+        decision = may_save(owner, host.uuid, active=active, migrated=migrated)
         found: dict[str, t.Any] = {"directory": directory, "action": decision}
         if owner and decision in ("other", "wait"):
             found["owner"] = dataclasses.asdict(owner)
-            stop, gone = ["virsh", "destroy", guest.name], ["virsh", "undefine", guest.name, "--keep-nvram"]
+            gone = shlex.join(["virsh", "undefine", guest.name, "--keep-nvram"])
             found["problem"] = (
-                f"it runs here, and {owner.host} owns it, so both may write its disks; stop it here: {shlex.join(stop)}"
+                f"it runs here, and its owner is {owner.text}: if it has migrated, that host gives it up within a "
+                "minute; else stop it on the host that must not run it"
                 if active
-                else f"its owner is {owner.text}; when it runs there, remove the definition here: {shlex.join(gone)}"
+                else f"its owner is {owner.text}; when it runs there, remove the definition here: {gone}"
             )
+            return found
+        if decision == "give":
+            write_owner(folder, Owner("", "", utc(), MIGRATED))
             return found
         parts = {"domain.xml": document.encode(), "nvram": read(guest.nvram) if guest.nvram else None}
         parts["tpm.tar"] = packed(os.path.join(TPMS, guest.uuid))
@@ -507,7 +518,7 @@ def save_guest(host: Host, guest: Guest, document: str, *, active: bool) -> dict
 
 def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
     """What is kept in a directory, or in all that this host knows and that other hosts see."""
-    guests = [(guest_of(document), active) for document, active in host.guests()]
+    guests = [(guest_of(document), active) for document, active, _left in host.guests()]
     active = {one.uuid: runs for one, runs in guests}
     places = (
         [directory] if directory else [*host.pools(), *(place for one, _runs in guests for place in one.directories)]
@@ -538,7 +549,10 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: str | None) -
     if not os.path.isdir(folder):
         raise FailedError(f"{folder} does not exist: the guest was never saved there; corral-keep show lists guests")
     trusted(folder)
-    host.remember(dict(state().get("guests") or {}))
+    known = dict(state().get("guests") or {})
+    if uuid in known:
+        known[uuid] = {**known[uuid], "ran": False}  # not as this owner's
+    host.remember(known)
     with locked(folder):
         owner = read_owner(folder)
         if owner and owner.uuid == host.uuid:
@@ -654,8 +668,12 @@ def hook(operation: str, extra: str, document: str) -> str:
         os.makedirs(ARRIVING, 0o700, exist_ok=True)
         with open(mark, "w", encoding="utf-8"):
             pass
-    elif operation == "release" and extra == MIGRATED and here:
-        within(WITHIN_S, lambda: moved_away(guest, here))
+    elif operation in ("started", "release"):
+        if operation == "release" and extra == MIGRATED and here:  # later releases of libvirt tell it
+            within(WITHIN_S, lambda: moved_away(guest, here))
+        if guest.protected:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):  # the timer does it within a minute
+                subprocess.run(SAVE_SOON, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=WITHIN_S)
     elif operation == "prepare":
         arriving = os.path.exists(mark) and 0 <= time.time() - os.stat(mark).st_mtime <= ARRIVING_S
         with contextlib.suppress(FileNotFoundError):

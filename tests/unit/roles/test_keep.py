@@ -85,6 +85,8 @@ def test_a_guest_that_another_host_owns_is_never_taken(
 ) -> None:
     owner = None if uuid is None else keep.Owner("h", uuid, "2026", why)
     assert keep.may_save(owner, HERE, active=active) == decision
+    given = "give" if uuid == HERE else decision
+    assert keep.may_save(owner, HERE, active=active, migrated=True) == given
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ class Hook:
     def __init__(self, keep: t.Any, root: Path) -> None:
         self.program, self.state, self.arriving = root / keep.HOOK, root / "state.json", root / "arriving"
         text = PROGRAM.read_text().replace(keep.STATE, str(self.state)).replace(keep.ARRIVING, str(self.arriving))
-        self.program.write_text(text.replace("WITHIN_S = 5.0", "WITHIN_S = 1.0"))
+        self.program.write_text(text.replace("WITHIN_S = 5.0", "WITHIN_S = 1.0").replace('"systemctl"', '"true"'))
         self.state.write_text(json.dumps({"uuid": HERE, "guests": {}}))
         self.disk = root / "web1.qcow2"
 

@@ -80,12 +80,17 @@ def test_a_host_that_does_not_see_the_disks_gets_no_guest() -> None:
     [
         ({"confirm_dead": None}, {}, {}, "nothing proves that hyper2 is dead"),
         ({"confirm_dead": "hyper1"}, {}, {}, "confirm_dead: it is hyper1, and the host is hyper2"),
-        ({}, {"hyper1": [{"item": 22, "failed": False}]}, {}, r"hyper2 answers \(hyper1 reaches its port 22\)"),
-        ({"confirm_dead": None, "fence": True}, {"hyper1": [{"item": 22}]}, {"agent": "x"}, "hyper2 answers"),
+        ({}, {"hyper1": [{"item": 22, "state": "started"}]}, {}, r"hyper2 answers \(hyper1 reaches its port 22\)"),
+        (
+            {"confirm_dead": None, "fence": True},
+            {"hyper1": [{"item": 22, "state": "started"}]},
+            {"agent": "x"},
+            "hyper2 answers",
+        ),
         ({"fence": True}, {}, {}, "fence: hyper2 has no fence agent; set its variable virt_fence"),
-        ({}, {"hyper1": [{"item": 22, "failed": True}]}, {}, ""),
+        ({}, {"hyper1": [{"item": 22, "failed": False, "msg": "Timeout when waiting for 192.0.2.2:22"}]}, {}, ""),
         ({"confirm_dead": None, "fence": True}, {}, {"agent": "x"}, ""),
-        ({"fence": True}, {"hyper1": [{"item": 22}]}, {"agent": "x"}, ""),
+        ({"fence": True}, {"hyper1": [{"item": 22, "state": "started"}]}, {"agent": "x"}, ""),
     ],
 )
 def test_a_host_is_dead_only_with_a_proof(
