@@ -65,6 +65,7 @@ def test_a_template_keeps_its_name() -> None:
                     "rebalance",
                     "restore",
                     "restore_files",
+                    "recover",
                     "restore_group",
                 ),
                 "rolling_update",
