@@ -35,7 +35,8 @@ options:
       remove_disk, add_nic, remove_nic, insert_iso, eject, migrate, move_disk, snapshot, revert, delete_snapshot,
       backup, restore, restore_group, restore_files, prove, rename, import, from_salt, simulate, query, list,
       host_info, pools, volumes, snapshots, backups, create_volume, resize_volume, delete_volume, drain, recover,
-      drain_pool, undrain, rebalance, rolling_update, rotate_certificates, build_image, images, site, awx_setup, console_server]
+      drain_pool, undrain, rebalance, rolling_update, rotate_certificates, build_image, images, site, awx_setup,
+      console_server]
 """
 
 EXAMPLES = r"""
