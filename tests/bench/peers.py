@@ -14,21 +14,33 @@ ANSIBLE = "ansible==14.5.0"  # brings community.libvirt 2.3.0
 SALT = ("salt==3007.15", "libvirt-python==12.8.0")
 GANETI = ("ganeti-htools-3.0", "libpcre3")  # Debian 12
 ORTOOLS = "ortools==9.14.6206"
+COLLECTIONS = CACHE / "collections"
 PIP = (sys.executable, "-m", "pip", "-qq")
 
 
-def community_libvirt() -> None:
-    """Have the collection, for the project's own ansible-core to run: of the package only its files are taken."""
-    collections = CACHE / "collections"
-    if _there(collections, ANSIBLE):
+def community(name: str) -> None:
+    """Have a collection of the community, for the project's own ansible-core to run, in COLLECTIONS.
+
+    Of the package that brings it, only its files are taken.
+    """
+    folder = f"ansible_collections/community/{name}"
+    if _there(COLLECTIONS / folder, ANSIBLE):
         return
     with tempfile.TemporaryDirectory() as scratch:
         run(*PIP, "download", "--no-deps", "--ignore-requires-python", "--dest", scratch, ANSIBLE)
         (wheel,) = Path(scratch).glob("*.whl")
         with zipfile.ZipFile(wheel) as package:
-            wanted = [name for name in package.namelist() if name.startswith("ansible_collections/community/libvirt/")]
-            package.extractall(collections, wanted)
-    _made(collections, ANSIBLE)
+            package.extractall(COLLECTIONS, [path for path in package.namelist() if path.startswith(f"{folder}/")])
+    _made(COLLECTIONS / folder, ANSIBLE)
+
+
+def python_package(recipe: str) -> Path:
+    """Have a Python package in a folder of its own; that folder."""
+    place = CACHE / f"python-{recipe}"
+    if not _there(place, recipe):
+        run(*PIP, "install", "--no-deps", "--target", place, recipe)
+        _made(place, recipe)
+    return place
 
 
 def salt() -> Path:

@@ -291,8 +291,11 @@ def allowed_to_fault() -> Iterator[None]:
             USERFAULTFD.write_text(before)
 
 
-def guide(name: str) -> list[t.Any]:
-    """The YAML that a guide shows, in its order: tasks, and mappings of variables."""
+def guide(name: str, language: str = "yaml") -> list[t.Any]:
+    """The YAML that a guide shows, in its order: plays, tasks, and mappings of variables."""
     text = (ROOT / f"docs/docsite/rst/guide_{name}.rst").read_text()
-    blocks = [yaml.safe_load(block) for block in re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)]
+    blocks = [
+        yaml.safe_load(block)
+        for block in re.findall(rf"\.\. code-block:: {re.escape(language)}\n\n((?:    .*\n|\n)+)", text)
+    ]
     return [item for block in blocks for item in (block if isinstance(block, list) else [block])]

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +17,12 @@ import pytest
 import yaml
 from lxml import etree
 
+from ansible_collections.corral.virt.tests.bench import peers
 from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors
 
 pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
+OPEN_DNS = "nft insert rule inet filter input meta l4proto '{ tcp, udp }' th dport 53 accept"
 Q35 = "<os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os>"
 BEGIN = "<memory unit='MiB'>64</memory><vcpu>1</vcpu>"
 DISK = (
@@ -307,6 +310,34 @@ def test_tasks_of_the_guide_of_ways_in_work(lab: Hypervisors) -> None:
     )
     for guest in ("web1", "appliance", "boxed"):
         lab.on("hyper1", f"virsh destroy {guest}; virsh undefine {guest}")
+
+
+def test_the_play_of_the_guide_registers_addresses_in_dns(lab: Hypervisors, tmp_path: Path) -> None:
+    """BIND on the first host takes them with the key alone; the hosts stand for guests, with the same variables."""
+    key = "Y29ycmFsLnZpcnQgdGVzdCBrZXkgb2YgMzIgYnl0ZXM="
+    lab.on("hyper1", "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y bind9 bind9-dnsutils >/dev/null 2>&1")
+    zone = "$TTL 60\n@ IN SOA ns.example.org. root.example.org. 1 60 60 60 60\n@ IN NS ns\nns IN A 192.0.2.53\n"
+    lab.on("hyper1", "cat > /var/lib/bind/example.org && chown bind: /var/lib/bind/example.org", given=zone)
+    named = f"""key corral {{ algorithm hmac-sha256; secret "{key}"; }};
+zone example.org {{ type primary; file "/var/lib/bind/example.org"; update-policy {{ grant corral zonesub A; }}; }};
+"""
+    lab.on("hyper1", f"cat >> /etc/bind/named.conf.local && systemctl restart named && {OPEN_DNS}", given=named)
+    (play,) = (each for each in guide("ways_in", "yaml+jinja") if each.get("hosts") == "guests_running")
+    (task,) = play["tasks"]
+    address = lab.variable("ansible_host")
+    task["community.general.nsupdate"]["server"] = address
+    book = tmp_path / "book.json"
+    book.write_text(json.dumps([{**play, "hosts": "hyper", "vars": {"ansible_python_interpreter": sys.executable}}]))
+    peers.community("general")
+    python = f"PYTHONPATH={peers.python_package('dnspython==2.7.0')}"
+    settings = (python, f"ANSIBLE_COLLECTIONS_PATH={ROOT}/.cache:{peers.COLLECTIONS}")
+    command = ("env", *settings, "ansible-playbook", *lab.ask_nobody, book, "-e")
+    assert "changed=0" not in lab.run(*command, f"vault_dns_key={key}")
+    assert "changed=1" not in lab.run(*command, f"vault_dns_key={key}")
+    for host in json.loads(lab.run("ansible-inventory", *lab.ask_nobody, "--list"))["hyper"]["hosts"]:
+        wanted = json.loads(lab.run("ansible-inventory", *lab.ask_nobody, "--host", host))["ansible_host"]
+        assert lab.on("hyper1", f"dig +short @{address} {host}.example.org") == wanted
+    lab.run(*command, "vault_dns_key=b3RoZXI=", ok=False)
 
 
 def test_terraform_forgets_what_is_libvirts_and_nothing_else(tmp_path: Path) -> None:
