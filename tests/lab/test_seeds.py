@@ -108,9 +108,14 @@ SECOND: dict[str, t.Any] = {
 }
 
 
-def test_a_seeded_guest_is_as_it_was_told() -> None:
+def test_a_guest_is_made_with_its_seed() -> None:
     made = guest("s1", **SEEDED, cloud_init=FIRST)
     assert not made.get("failed"), made["msg"]
+    assert f"{IMAGES}/s1-seed.iso" in on("virsh domblklist s1")
+
+
+@pytest.mark.deep  # the story logs in to a seeded guest, too
+def test_a_seeded_guest_is_as_it_was_told() -> None:
     look = (
         "cloud-init status --wait >/dev/null; hostname; id -un; findmnt -no FSTYPE /srv; sudo cat /root/vendor "
         "/root/secret"
@@ -292,6 +297,7 @@ def test_an_image_without_cloud_init_is_seeded_by_virt_customize() -> None:
     assert on(f"journalctl --no-pager | grep -c {MARK}; grep -rls {MARK} /var/log /tmp /var/tmp; true").split() == ["0"]
 
 
+@pytest.mark.deep  # the tests above ask each of them by itself
 def test_tasks_of_the_guide_work() -> None:
     """As they stand there, in their order; and nothing is left of what they made."""
     tasks = guide("seeding")
