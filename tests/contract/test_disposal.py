@@ -141,10 +141,10 @@ def test_a_process_that_opens_the_disk_in_the_meantime_keeps_it(connection: t.An
     def opened() -> None:
         path = pool.parent / "nbd"
         started.append(subprocess.Popen(["qemu-nbd", "--persistent", "-k", path, "-f", "qcow2", disk]))
-        while not path.exists():
-            time.sleep(0.01)
         with socket.socket(socket.AF_UNIX) as client:  # it listens before it opens the disk, and greets after
-            client.connect(str(path))
+            while client.connect_ex(str(path)):  # its socket is there before it listens
+                assert started[0].poll() is None
+                time.sleep(0.01)
             assert client.recv(8) == b"NBDMAGIC"
 
     try:
