@@ -125,6 +125,7 @@ class Hypervisors:
             command,
             cwd=ROOT,
             env=self.environment,
+            stdin=subprocess.DEVNULL,  # of its own: what others do to theirs, such as not to block, is theirs
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

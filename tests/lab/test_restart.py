@@ -245,7 +245,9 @@ def test_a_host_that_dies_during_a_task_is_unreachable_and_the_others_go_on(lab:
     link = f"vb-{lab.name}-hyper3"
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
     argv = ["ansible-playbook", *lab.ask_nobody, str(lab.folder / "dies.json")]
-    play = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    play = subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
     try:
         until(lambda: lab.on("hyper3", "pgrep -fx 'sleep 300' || true"))
         lab.run("ip", "link", "set", link, "down")

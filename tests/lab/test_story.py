@@ -365,7 +365,13 @@ def test_controller_dies_during_a_migration() -> None:
     command = ["ansible-playbook", "corral.virt.migrate", "-e", "guest=web1", "-e", f"to={dest}"]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
     dying = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     until(lambda: "web1" in on(dest, f"ls {IMAGES}"), COMMAND_S)
     os.killpg(dying.pid, signal.SIGKILL)
@@ -390,7 +396,13 @@ def test_two_controllers_move_the_same_guest() -> None:
     environment = {**os.environ, "ANSIBLE_CONFIG": str(FOLDER / "ansible.cfg")}
     both = [
         subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         for _controller in range(2)
     ]

@@ -63,7 +63,7 @@ def run(
     if words[0] in COMMANDS:
         words[:1] = [sys.executable, "-m", f"ansible.cli.{COMMANDS[words[0]][0]}"]
     return subprocess.run(
-        words, cwd=cwd, env=env, check=False, capture_output=True, text=True, timeout=timeout_s, input=given
+        words, cwd=cwd, env=env, check=False, capture_output=True, text=True, timeout=timeout_s, input=given or ""
     )
 
 
