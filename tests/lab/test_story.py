@@ -535,6 +535,7 @@ def test_guest_with_a_dynamic_address_is_known_by_its_name() -> None:
     assert "changed=0" in play("corral.virt.query", "-e", f"guest={DYNAMIC}")
 
 
+@pytest.mark.deep  # the guest boots again, for minutes where it is emulated
 def test_start_and_reboot_end_when_the_guest_can_be_logged_in_to() -> None:
     """One with an address by DHCP, which the inventory forgets while it is off; one that nobody can log in to is red."""
     boots = run("ansible", DYNAMIC, "-m", "command", "-a", "cat /proc/sys/kernel/random/boot_id").splitlines()[-1]
