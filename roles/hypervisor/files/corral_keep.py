@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # Managed by Ansible: role corral.virt.hypervisor.
 # Copyright (c) corral.virt contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
