@@ -30,6 +30,7 @@ POLL_S = 0.1
 DELAY_S = 1.0  # lets the answer to the controller leave
 
 Change = t.Mapping[str, t.Any]
+Commands = t.Sequence[t.Sequence[str]]
 Log = list[dict[str, str]]
 Texts = dict[str, t.Optional[str]]
 Settings = dict[str, list[str]]  # by what they are, each with the command that adds it; LINK is the link's name
@@ -65,7 +66,7 @@ def main() -> None:
         switch(change, log, replaced, before)
     except Exception as problem:  # noqa: BLE001 - whatever it is, the host must be reachable again
         rollback(change, log, replaced, before)
-        differs = restore(link, before, lease, log)
+        differs = restore(link, before, lease, change["patience"], log)
         result = {"ok": False, "why": str(problem) or repr(problem), "differs": differs}
     write(f"{STATE}/result.json", json.dumps({**result, "log": log}))
 
@@ -134,16 +135,20 @@ def drop_rules(link: str, settings: Settings, log: Log) -> None:
             attempt([named(words, link)], log)
 
 
-def restore(link: str, settings: Settings, lease: Lease, log: Log) -> list[str]:
+def restore(link: str, settings: Settings, lease: Lease, patience: Commands, log: Log) -> list[str]:
     """Add settings that the rollback has not restored; returns those still missing, with the commands to add them.
 
-    Addresses of a server that does not answer are put back by hand until their time is over: it may be gone.
+    Addresses of a server that does not answer are put back by hand until their time is over: it may be gone. Before
+    that, `patience` keeps the link's owner from giving up, and from taking all addresses of the link with it.
     """
     began = time.monotonic()
     while (lacking(link, settings) or is_without(link, lease)) and time.monotonic() < began + RESTORE_S:
         if time.monotonic() >= began + GRACE_S:
             add(link, settings, log)
-        if time.monotonic() >= began + LEASE_S and is_without(link, lease):
+        if patience and time.monotonic() >= began + LEASE_S and is_without(link, lease):
+            attempt(patience, log)
+            patience = ()
+        elif time.monotonic() >= began + LEASE_S + GRACE_S and is_without(link, lease):
             attempt([named(words, link) for words in rest_of(lease).values()], log)
         time.sleep(POLL_S)
     if is_without(link, lease):
@@ -322,7 +327,7 @@ def wait_for(condition: t.Callable[[], bool], deadline: float, problem: str) -> 
         time.sleep(POLL_S)
 
 
-def attempt(commands: t.Sequence[t.Sequence[str]], log: Log, *, must: bool = False) -> None:
+def attempt(commands: Commands, log: Log, *, must: bool = False) -> None:
     """Run commands; failures are only logged, unless `must`."""
     for command in commands:
         try:

@@ -186,5 +186,6 @@ class NetworkChange:
     down: tuple[Command, ...] = ()
     undo_in_trial: tuple[Command, ...] = ()  # while the trial's files are still there
     reload: tuple[Command, ...] = ()  # after they were replaced
+    patience: tuple[Command, ...] = ()  # so that who asks for a lease goes on, and leaves the link what it has
     holder: str = ""  # of the addresses, if they stay where they are; else they move from the port to the bridge
     packages: tuple[str, ...] = ()  # that it needs and the host lacks

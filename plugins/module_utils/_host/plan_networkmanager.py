@@ -37,6 +37,7 @@ _OF_A_PORT = ("master", "controller", "slave-type", "port-type")
 _PLACE = ("interface-name", "autoconnect", "permissions")  # the bridge comes up at boot, whoever logs in
 _FIRST = "999"  # the highest priority
 _START, _RELOAD = ("systemctl", "start", "NetworkManager"), ("nmcli", "connection", "reload")
+_EVER = "2147483647"  # seconds; after its time-out, NetworkManager takes all addresses from the link
 _INITRD = "nm-initrd-generator"
 
 
@@ -74,6 +75,7 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles, *, vlan_filteri
         up=(_RELOAD, ("nmcli", "--wait", "0", "connection", "up", "uuid", of_port["connection"]["uuid"])),
         reload=(_RELOAD,),
         undo=(_START, _RELOAD, ("ip", "link", "delete", bridge), *_up_again(active, port, config)),
+        patience=(("nmcli", "device", "modify", port, "ipv4.dhcp-timeout", _EVER, "ipv6.ra-timeout", _EVER),),
     )
 
 

@@ -41,7 +41,7 @@ class Host:
             "lasting": {str(self.lasting): "kept", str(self.new): "kept too"},
         }
         words = ("down", "up", "reload", "undo_in_trial", "undo")
-        return {**known, **{word: [[word]] for word in words}, **more}
+        return {**known, **{word: [[word]] for word in words}, "patience": [], **more}
 
     def run(self, command: t.Sequence[str]) -> str:
         text = " ".join(command)
@@ -221,7 +221,7 @@ def test_a_rollback_gives_back_what_was_there_and_says_what_is_not(host: Host, *
         assert text.startswith("it was rolled back and the host is as before: ")
 
 
-def served_until_up(host: Host, **left: list[str]) -> dict[str, t.Any]:
+def served_until_up(host: Host, *, patience: t.Sequence[str] = (), **left: list[str]) -> dict[str, t.Any]:
     """Serve on a host whose configuration brings only what is `left`."""
     ran = host.run
 
@@ -232,7 +232,7 @@ def served_until_up(host: Host, **left: list[str]) -> dict[str, t.Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files_bridge_switch, "run", run)
-        return host.serve()
+        return host.serve(patience=[[word] for word in patience])
 
 
 LEASE = '{"local": "192.0.2.7", "prefixlen": 24, "dynamic": true, "valid_life_time": 600, "preferred_life_time": 300}'
@@ -240,9 +240,10 @@ LEASE = '{"local": "192.0.2.7", "prefixlen": 24, "dynamic": true, "valid_life_ti
 
 def test_an_address_of_a_server_that_is_gone_is_put_back_for_its_time(host: Host) -> None:
     host.held = {("eth0", "address"): [LEASE], ("eth0", "-4 route"): ["default via 192.0.2.1 proto dhcp metric 100"]}
-    result = served_until_up(host)
+    result = served_until_up(host, patience=["wait for ever"])
     assert (result["ok"], result["differs"]) == (False, [])
-    assert [one for one in host.ran if one.startswith("ip ")] == [
+    assert [one for one in host.ran if one.startswith(("ip ", "wait"))] == [
+        "wait for ever",
         "ip addr add 192.0.2.7/24 dev eth0 valid_lft 599 preferred_lft 299",
         "ip -4 route add default via 192.0.2.1 proto dhcp metric 100 dev eth0",
     ]
