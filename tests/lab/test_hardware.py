@@ -295,6 +295,7 @@ def test_tasks_of_the_guide_work() -> None:
     assert on(f"virsh list --all --name | sort; ls {IMAGES}") == before
 
 
+@pytest.mark.deep  # what its tasks use, other tests of the lab ask one by one
 def test_recipes_work() -> None:
     """As they stand in the guide, in their order; nothing is left but the copy."""
     tasks = guide("recipes")
