@@ -98,7 +98,6 @@ def test_a_second_run_changes_nothing() -> None:
     assert len({LAB.on(host, "sha256sum /etc/corosync/authkey") for host in HOSTS}) == 1
 
 
-@pytest.mark.skipif(not KEEP.exists(), reason="corral-keep is not part of this checkout")
 def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(switch: Path) -> None:
     keep = f"#!/usr/bin/python3\n{KEEP.read_text()}"  # as the role hypervisor installs it
     on1(

@@ -99,6 +99,8 @@ def _proof(dead: str, reached: t.Mapping[str, t.Sequence[Result]], arguments: Re
             f"fence: {dead} has no fence agent; set its variable virt_fence, such as "
             "{agent: fence_ipmilan, options: {ip: 192.0.2.7, username: admin, password: ...}}"
         )
+    elif arguments.get("fence") and str(fence["agent"]).rpartition("/")[2] == "fence_dummy":
+        yield f"fence: fence_dummy powers nothing off; set virt_fence of {dead} to the agent of a device that does"
     if answers and not (arguments.get("fence") and confirmed):
         yield (
             f"{dead} answers ({', '.join(answers)}), so it may run its guests, and two hosts would write their disks; "

@@ -88,6 +88,7 @@ def test_a_host_that_does_not_see_the_disks_gets_no_guest() -> None:
             "hyper2 answers",
         ),
         ({"fence": True}, {}, {}, "fence: hyper2 has no fence agent; set its variable virt_fence"),
+        ({"fence": True}, {}, {"agent": "/usr/sbin/fence_dummy"}, "fence_dummy powers nothing off"),
         ({}, {"hyper1": [{"item": 22, "failed": False, "msg": "Timeout when waiting for 192.0.2.2:22"}]}, {}, ""),
         ({"confirm_dead": None, "fence": True}, {}, {"agent": "x"}, ""),
         ({"fence": True}, {"hyper1": [{"item": 22, "state": "started"}]}, {"agent": "x"}, ""),
