@@ -9,7 +9,7 @@
     corral-keep claim UUID DIR --because TEXT [--of HOST_UUID]
                                                       make this host the owner; with --of, only from that host
     corral-keep define UUID DIR                       define a guest that this host owns, from what is kept
-    corral-keep release UUID                          give a guest up that does not run here
+    corral-keep release UUID                          give a guest up; nobody starts it until a host claims it
 
 save and show print JSON lines. Exit code 0: done; 1: failed, with one line on stderr; 3: refused, another host owns it.
 
@@ -69,7 +69,7 @@ SHARED = (
     "lustre",
     "gpfs",
 )  # as _system/locks.py has them
-MIGRATED, RECOVERING, RECOVERED = "migrated", "recovering", "recovered"
+MIGRATED, RELEASED, RECOVERING, RECOVERED = "migrated", "released", "recovering", "recovered"
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -94,6 +94,11 @@ class Owner:
     def text(self) -> str:
         """For messages."""
         return f"{self.host or 'nobody'} since {self.since} ({self.why})"
+
+    @property
+    def waits(self) -> bool:
+        """True if nobody owns it until it runs somewhere, or a host claims it."""
+        return not self.uuid and (self.why == MIGRATED or self.why.startswith(RELEASED))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +191,19 @@ def may_save(owner: Owner | None, here: str, *, active: bool, migrated: bool = F
         return "give" if migrated else "keep"
     if owner.uuid:
         return "other"
-    return "take" if active or owner.why != MIGRATED else "wait"
+    return "wait" if owner.waits and not active else "take"
+
+
+def foreign(guest: Guest, others: t.Iterable[Guest]) -> str:
+    """Why a guest cannot be defined beside others of this host: one has its name, or its UEFI variables."""
+    for other in others:
+        if other.uuid == guest.uuid:
+            continue
+        if other.name == guest.name:
+            return f"another guest of this host is called {guest.name} ({other.uuid}); rename that one: virsh domrename"
+        if guest.nvram and other.nvram == guest.nvram:
+            return f"guest {other.name} of this host has its UEFI variables in {guest.nvram}; give that one another file"
+    return ""
 
 
 def start_problem(
@@ -200,7 +217,7 @@ def start_problem(
     for directory, owner in owners.items():
         if owner is None or (here and owner.uuid == here) or arriving:
             continue
-        if not owner.uuid and owner.why != MIGRATED:
+        if not owner.uuid and not owner.waits:
             continue
         claim = shlex.join(["corral-keep", "claim", guest.uuid, directory, "--because", "REASON"])
         return f"its owner is {owner.text}; if it runs nowhere else and that host is off: {claim}"
@@ -580,6 +597,9 @@ def define(host: Host, uuid: str, directory: str) -> None:
         found = host.find(uuid)
         if found is not None and found.isActive():
             raise FailedError(f"{guest.name} runs here already")
+        problem = foreign(guest, [guest_of(known) for known, _active, _left in host.guests()])
+        if problem:
+            raise FailedError(problem)
         nvram, tpm = read(os.path.join(folder, "nvram")), read(os.path.join(folder, "tpm.tar"))
         if nvram is not None and guest.nvram:
             os.makedirs(os.path.dirname(guest.nvram), exist_ok=True)
@@ -613,7 +633,7 @@ def release(host: Host, uuid: str) -> None:
     one = (state().get("guests") or {}).get(uuid)
     if one is None:
         raise FailedError(f"this host keeps no guest {uuid}; corral-keep show lists guests")
-    give_up(host, uuid, one, why=f"released on {host.name}")
+    give_up(host, uuid, one, why=f"{RELEASED} on {host.name}")
 
 
 # The hook.

@@ -77,7 +77,9 @@ def test_a_definition_tells_what_another_host_needs(keep: t.Any) -> None:
         (THERE, "saved", True, "other"),
         ("", "migrated", False, "wait"),
         ("", "migrated", True, "take"),
-        ("", "released on hyper2", False, "take"),
+        ("", "released on hyper2", False, "wait"),
+        ("", "released on hyper2", True, "take"),
+        ("", "no longer defined on hyper2", False, "take"),
     ],
 )
 def test_a_guest_that_another_host_owns_is_never_taken(
@@ -97,7 +99,8 @@ def test_a_guest_that_another_host_owns_is_never_taken(
         (THERE, "saved", False, True),
         (THERE, "saved", True, False),
         ("", "migrated", False, True),
-        ("", "released on hyper2", False, False),
+        ("", "released on hyper2", False, True),
+        ("", "no longer defined on hyper2", False, False),
     ],
 )
 def test_a_start_is_refused_where_another_host_owns_the_guest(
@@ -106,6 +109,18 @@ def test_a_start_is_refused_where_another_host_owns_the_guest(
     owner = None if uuid is None else keep.Owner("hyper2", uuid, "2026", why)
     told = keep.start_problem(keep.guest_of(document()), {"/srv": owner}, HERE, arriving=arriving, why_unread="")
     assert bool(told) == refused and (not told or f"corral-keep claim {UUID} /srv" in told)
+
+
+def test_a_guest_does_not_take_the_name_or_the_variables_of_another(keep: t.Any) -> None:
+    guest = keep.guest_of(document())
+    other = dataclasses.replace(guest, uuid=THERE)
+    assert not keep.foreign(guest, [guest, dataclasses.replace(other, name="db1", nvram="")])
+    assert f"is called web1 ({THERE})" in keep.foreign(guest, [dataclasses.replace(other, nvram="")])
+    assert "guest db1 of this host has its UEFI variables" in keep.foreign(
+        guest, [dataclasses.replace(other, name="db1")]
+    )
+    plain = dataclasses.replace(guest, nvram="")
+    assert not keep.foreign(plain, [dataclasses.replace(other, name="db1", nvram="")])
 
 
 def test_an_owner_that_cannot_be_read_keeps_only_a_protected_guest(keep: t.Any) -> None:
