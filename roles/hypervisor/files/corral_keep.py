@@ -200,9 +200,11 @@ def foreign(guest: Guest, others: t.Iterable[Guest]) -> str:
         if other.uuid == guest.uuid:
             continue
         if other.name == guest.name:
-            return f"another guest of this host is called {guest.name} ({other.uuid}); rename that one: virsh domrename"
+            return f"another guest of this host is called {guest.name} ({other.uuid}); virsh domrename it"
         if guest.nvram and other.nvram == guest.nvram:
-            return f"guest {other.name} of this host has its UEFI variables in {guest.nvram}; give that one another file"
+            return (
+                f"guest {other.name} of this host has its UEFI variables in {guest.nvram}; give that one another file"
+            )
     return ""
 
 
