@@ -15,6 +15,7 @@ __all__ = ["RECOVERING", "Kept", "Recovery", "recovered"]
 
 Result = t.Mapping[str, t.Any]
 _KEEPING = "set hypervisor_keeps_definitions: true, and run the role corral.virt.hypervisor"
+_NO_PROGRAM = 127  # the host keeps no definitions
 RECOVERING = "recovering from "  # begins why a host owns a guest that it has not started yet
 
 
@@ -54,8 +55,13 @@ def recovered(
     dead, problems = str(arguments["host"]), list[str]()
     problems += _proof(dead, reached, arguments, fence)
     lines = {host: _lines(result) for host, result in shown.items() if result.get("rc") == 0}
-    stays = [
-        f"{host} cannot tell what is kept: {_reason(result)}" for host, result in shown.items() if host not in lines
+    silent = {host: result for host, result in shown.items() if host not in lines}
+    stays = [f"{host} cannot tell what is kept: {_reason(result)}" for host, result in silent.items()]
+    problems += [
+        f"{host} cannot tell what runs there: {_reason(result)}; mend it, or, if it runs no guest of {dead}, leave it "
+        f"out: --limit '!{host}'"
+        for host, result in silent.items()
+        if lines and result.get("rc") != _NO_PROGRAM
     ]
     if not lines:
         problems.append(f"no hypervisor can tell what is kept: {'; '.join(stays)}; {_KEEPING}")

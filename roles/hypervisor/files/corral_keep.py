@@ -6,8 +6,9 @@
 
     corral-keep save                                  write what changed of the guests that are defined here
     corral-keep show [DIR]                            list the guests kept in DIR, or in all shared places known here
-    corral-keep claim UUID DIR --because TEXT [--of HOST_UUID]
-                                                      make this host the owner; with --of, only from that host
+    corral-keep claim UUID DIR --because TEXT [--of HOST]...
+                                                      make this host the owner; with --of, only from these: UUIDs of
+                                                      hosts, their names, or nobody
     corral-keep define UUID DIR                       define a guest that this host owns, from what is kept
     corral-keep release UUID                          give a guest up; nobody starts it until a host claims it
 
@@ -70,6 +71,7 @@ SHARED = (
     "gpfs",
 )  # as _system/locks.py has them
 MIGRATED, RELEASED, RECOVERING, RECOVERED = "migrated", "released", "recovering", "recovered"
+NOBODY = "nobody"
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -93,7 +95,7 @@ class Owner:
     @property
     def text(self) -> str:
         """For messages."""
-        return f"{self.host or 'nobody'} since {self.since} ({self.why})"
+        return f"{self.host or NOBODY} since {self.since} ({self.why})"
 
     @property
     def waits(self) -> bool:
@@ -561,7 +563,7 @@ def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
             yield line
 
 
-def claim(host: Host, uuid: str, directory: str, because: str, of: str | None) -> None:
+def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[str] = ()) -> None:
     """Make this host the owner of a guest."""
     folder = store(directory, uuid)
     if not os.path.isdir(folder):
@@ -575,8 +577,9 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: str | None) -
         owner = read_owner(folder)
         if owner and owner.uuid == host.uuid:
             return
-        if of is not None and (owner is None or owner.uuid != of):
-            raise OwnedElsewhereError(f"its owner is {owner.text if owner else 'nobody'}")
+        names = {owner.uuid, owner.host} if owner and owner.uuid else {NOBODY}
+        if of and not names & {*of}:
+            raise OwnedElsewhereError(f"its owner is {owner.text if owner else NOBODY}")
         write_owner(folder, host.owner(because))
 
 
@@ -589,7 +592,7 @@ def define(host: Host, uuid: str, directory: str) -> None:
     with locked(folder):
         owner = read_owner(folder)
         if owner is None or owner.uuid != host.uuid:
-            raise OwnedElsewhereError(f"its owner is {owner.text if owner else 'nobody'}; claim it first")
+            raise OwnedElsewhereError(f"its owner is {owner.text if owner else NOBODY}; claim it first")
         document = read(os.path.join(folder, "domain.xml"))
         if document is None:
             raise FailedError(f"{folder} has no domain.xml")
@@ -734,7 +737,7 @@ def parsed(arguments: t.Sequence[str]) -> argparse.Namespace:
         one.add_argument("directory")
         if verb == "claim":
             one.add_argument("--because", required=True)
-            one.add_argument("--of")
+            one.add_argument("--of", action="append", default=[])
     verbs.add_parser("release").add_argument("uuid")
     return parser.parse_args(arguments)
 

@@ -224,7 +224,7 @@ def test_of_many_that_claim_at_once_one_is_the_owner(keep: t.Any, tmp_path: Path
 
     def claims(host: Host) -> None:
         try:
-            keep.claim(host, UUID, str(tmp_path), "recovering", THERE)
+            keep.claim(host, UUID, str(tmp_path), "recovering", [THERE])
             won.append(host.uuid)
         except keep.OwnedElsewhereError:
             lost.append(host.uuid)
@@ -235,6 +235,15 @@ def test_of_many_that_claim_at_once_one_is_the_owner(keep: t.Any, tmp_path: Path
     for one in threads:
         one.join()
     assert len(won) == 1 and len(lost) == 7 and keep.read_owner(folder).uuid == won[0]
+    keep.claim(Host("h9"), UUID, str(tmp_path), "started", ["nobody", "h8", won[0]])
+    assert keep.read_owner(folder).uuid == "h9"
+    with pytest.raises(keep.OwnedElsewhereError, match="its owner is h9"):
+        keep.claim(Host("h1"), UUID, str(tmp_path), "started", ["nobody", "h8"])
+    keep.write_owner(folder, keep.Owner("", "", "2026", "released on h9"))
+    with pytest.raises(keep.OwnedElsewhereError, match="its owner is nobody"):
+        keep.claim(Host("h1"), UUID, str(tmp_path), "recovering", ["", "h9"])
+    keep.claim(Host("h1"), UUID, str(tmp_path), "started", ["nobody"])
+    assert keep.read_owner(folder).uuid == "h1"
 
 
 def test_nobody_but_root_may_have_written_what_is_kept(keep: t.Any, tmp_path: Path) -> None:

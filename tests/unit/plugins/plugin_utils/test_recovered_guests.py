@@ -70,9 +70,15 @@ def test_guests_of_the_dead_host_are_claimed_from_it_the_most_important_first() 
 
 
 def test_a_host_that_does_not_see_the_disks_gets_no_guest() -> None:
-    found = told(line(), also={"hyper3": shown(), "hyper4": {"rc": 2, "msg": "no such file"}})
+    found = told(line(), also={"hyper3": shown(), "hyper4": {"rc": 127, "msg": "no such file"}})
     assert found["refused"] == [{"name": "web1", "host": "hyper3", "why": "it does not see /srv"}]
-    assert found["stays"] == ["hyper4 cannot tell what is kept: no such file"]
+    assert found["stays"] == ["hyper4 cannot tell what is kept: no such file"] and not found["problems"]
+
+
+@pytest.mark.parametrize("result", [{"rc": 137}, {"rc": 1, "stderr": "libvirt does not answer"}, {"msg": "lost"}])
+def test_a_host_that_keeps_definitions_and_does_not_answer_may_run_the_guest(result: dict[str, t.Any]) -> None:
+    [problem] = told(line(), also={"hyper3": result})["problems"]
+    assert "hyper3 cannot tell what runs there" in problem and "--limit '!hyper3'" in problem
 
 
 @pytest.mark.parametrize(
