@@ -57,14 +57,9 @@ def recovered(
     lines = {host: _lines(result) for host, result in shown.items() if result.get("rc") == 0}
     silent = {host: result for host, result in shown.items() if host not in lines}
     stays = [f"{host} cannot tell what is kept: {_reason(result)}" for host, result in silent.items()]
-    problems += [
-        f"{host} cannot tell what runs there: {_reason(result)}; mend it, or, if it runs no guest of {dead}, leave it "
-        f"out: --limit '!{host}'"
-        for host, result in silent.items()
-        if lines and result.get("rc") != _NO_PROGRAM
-    ]
-    if not lines:
-        problems.append(f"no hypervisor can tell what is kept: {'; '.join(stays)}; {_KEEPING}")
+    problems += (
+        _unheard(dead, silent) if lines else [f"no hypervisor can tell what is kept: {'; '.join(stays)}; {_KEEPING}"]
+    )
     guests, refused = list[Kept](), list[dict[str, str]]()
     for uuid, seen in _by_guest(lines).items():
         one = next(iter(seen.values()))
@@ -90,6 +85,16 @@ def recovered(
     stays += [f"{name}: {dead} owns no such guest" for name in arguments.get("guests") or () if name not in known]
     guests.sort(key=lambda one: (-one.priority, one.name))
     return Recovery(guests, refused, stays, problems)
+
+
+def _unheard(dead: str, silent: t.Mapping[str, Result]) -> t.Iterator[str]:
+    """Why hosts that keep definitions, and do not tell them, may run a guest."""
+    for host, result in silent.items():
+        if result.get("rc") != _NO_PROGRAM:
+            yield (
+                f"{host} cannot tell what runs there: {_reason(result)}; mend it, or, if it runs no guest of {dead}, "
+                f"leave it out: --limit '!{host}'"
+            )
 
 
 def _proof(dead: str, reached: t.Mapping[str, t.Sequence[Result]], arguments: Result, fence: Result) -> t.Iterator[str]:

@@ -427,10 +427,11 @@ class Host:
         if not _UUID.fullmatch(self.uuid):
             raise FailedError("libvirt does not know the UUID of this host; set host_uuid in libvirtd.conf")
 
-    def guests(self) -> t.Iterator[tuple[str, bool, bool]]:
+    def guests(self, *, transient: bool = False) -> t.Iterator[tuple[str, bool, bool]]:
         """The inactive definitions, whether each guest runs, and whether it is off because it has migrated."""
+        which = 0 if transient else self.libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT
         left = [self.libvirt.VIR_DOMAIN_SHUTOFF, self.libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED]
-        for domain in self.connection.listAllDomains(self.libvirt.VIR_CONNECT_LIST_DOMAINS_PERSISTENT):
+        for domain in self.connection.listAllDomains(which):
             with contextlib.suppress(self.libvirt.libvirtError):  # undefined meanwhile
                 yield domain.XMLDesc(self._whole), bool(domain.isActive()), domain.state() == left
 
@@ -538,7 +539,7 @@ def save_guest(host: Host, guest: Guest, document: str, *, active: bool, migrate
 
 def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
     """What is kept in a directory, or in all that this host knows and that other hosts see."""
-    guests = [(guest_of(document), active) for document, active, _left in host.guests()]
+    guests = [(guest_of(document), active) for document, active, _left in host.guests(transient=True)]
     active = {one.uuid: runs for one, runs in guests}
     places = (
         [directory] if directory else [*host.pools(), *(place for one, _runs in guests for place in one.directories)]
@@ -602,7 +603,7 @@ def define(host: Host, uuid: str, directory: str) -> None:
         found = host.find(uuid)
         if found is not None and found.isActive():
             raise FailedError(f"{guest.name} runs here already")
-        problem = foreign(guest, [guest_of(known) for known, _active, _left in host.guests()])
+        problem = foreign(guest, [guest_of(known) for known, _active, _left in host.guests(transient=True)])
         if problem:
             raise FailedError(problem)
         nvram, tpm = read(os.path.join(folder, "nvram")), read(os.path.join(folder, "tpm.tar"))
