@@ -229,3 +229,20 @@ def test_a_fence_agent_powers_the_host_off(tmp_path: Path) -> None:
     LAB.run(*CONFIRMED, "-e", "fence=true", "-e", fence)
     assert on1("virsh list --name") == "g"
     writes("g", "hyper1")
+
+
+def test_a_fence_agent_that_lies_starts_nothing(tmp_path: Path) -> None:
+    """It says off, and the host goes on: only one host writes, and the command that is told gives the guest back."""
+    made("g")
+    agent = tmp_path / "fence_liar"
+    agent.write_text("#!/bin/sh\ngrep -q action=off && exit 0\nexit 2\n")
+    agent.chmod(0o755)
+    fence = json.dumps({"virt_fence": {"agent": str(agent)}})
+    said = flat(LAB.run(*CONFIRMED, "-e", "fence=true", "-e", fence, ok=False))
+    assert "g: hyper2 answers again, so it may run there" in said, said
+    assert runs_on("g") == ["hyper2"] and not on1("virsh list --all --name")
+    told = re.search(r"if it does, run on it: (corral-keep claim .*?'it runs here')", said)
+    assert told, said
+    on2(told[1])
+    assert owner("g", "hyper2") == "hyper2"
+    writes("g", "hyper2")
