@@ -153,12 +153,12 @@ def test_no_step_holds_just_anything() -> None:
 def test_a_plan_goes_through_json(plan: type[Plan[t.Any]], full: bool) -> None:
     made = example(plan, full=full)
     if full:
-        steps = tuple(example(step, full=True) for step in PLANNED)
+        steps = tuple(example(step, full=True) for step in (PLANNED if plan is Plan else PLANNED[::20]))
         made = dataclasses.replace(made, steps=steps, changes=(Change("a", None, ["b", ("c",)]),), seen="0a")
     data = there_and_back(step_data.plan_data(made))
     assert data["version"] == 1
     assert same(step_data.plan_of(data), made)
-    jsonschema.validate(data, step_data.schema(plan), jsonschema.Draft202012Validator)
+    jsonschema.Draft202012Validator(step_data.schema(plan)).validate(data)
 
 
 def test_a_plan_says_all_that_is_wrong_and_where() -> None:
