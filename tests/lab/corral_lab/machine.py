@@ -58,7 +58,11 @@ def wait(lab: Lab, host: Host) -> str:
     patience = Patience(BOOT_TIMEOUT_S)
     ask = "systemctl is-system-running --wait; systemctl list-units --failed --plain --no-legend"
     ssh = ("ssh", "-F", lab.build / "ssh_config", "-o", "ConnectTimeout=3", host.name, ask)
-    while not patience.is_over and running(lab, host):
+    while not patience.is_over:
+        if not running(lab, host):
+            time.sleep(1)  # /proc once did not show what ran: two looks decide
+            if not running(lab, host):
+                raise Problem(f"{host.name} ended while it was to come up: {_tail(lab, host)}")
         state, *failed = subprocess.run(ssh, check=False, capture_output=True, text=True).stdout.splitlines() or [""]
         if state in ("running", "degraded"):
             return ", ".join(line.split()[0] for line in failed)

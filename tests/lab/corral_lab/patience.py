@@ -25,8 +25,8 @@ class Patience:
     def left_s(self) -> float:
         """Seconds that it has at least; 0 or less when it is over."""
         elapsed_s = time.monotonic() - self._begun_s
-        counted_s = elapsed_s - (_stalled_s() - self._stalled_s)
-        return self.seconds - max(counted_s, elapsed_s / _MOST)
+        stalled_s = max(0.0, _stalled_s() - self._stalled_s)  # a file that cannot be read for once says nothing
+        return self.seconds - max(elapsed_s - stalled_s, elapsed_s / _MOST)
 
     @property
     def is_over(self) -> bool:
