@@ -8,19 +8,26 @@ from pathlib import PurePath
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-# Files of a line have the same kind of hosts: one worker takes them all, so that these are made once, from a template
-# of them.
-# What takes longest begins first: begun last, it would be alone at the end while the other worker has nothing to do.
+# Files of a line have the same kinds of hosts, those of one kind side by side: one worker takes them all, so that these
+# are made once, from a template of them. In make test, the first three lines take about the same time.
 GROUPS = (
-    ("seeds", "inventory", "clones", "readers", "network"),
-    ("authority", "images", "console"),
-    ("migrate",),
-    ("hardware", "states"),
-    ("commands", "upgrade"),
-    ("drain", "restart"),
+    (
+        "hardware",
+        "storage_role",
+        "pools",
+        "states",
+        "seeds",
+        "readers",
+        "network",
+        "disk_moves",
+        "disposal",
+        "images_by_name",
+        "snapshots",
+        "volumes",
+    ),
+    ("console_actions", "console", "commands", "images", "restore", "tuning"),
+    ("migrate", "backups", "drain", "maintenance", "migrate_options", "host_network", "readme"),
     ("build_image",),
-    ("migrate_options",),
-    ("host_network",),
     ("certificates",),
 )
 PLACES = {f"test_{name}.py": (number, place) for number, group in enumerate(GROUPS) for place, name in enumerate(group)}

@@ -226,6 +226,7 @@ def test_a_full_repository_and_a_killed_run_leave_the_points_as_they_are() -> No
     assert numbers(file_of(told["point"])) > numbers(file_of(first))
 
 
+@pytest.mark.deep
 def test_the_chain_goes_on_after_a_migration() -> None:
     """To the other release and back; the repository is the same on both."""
     guest()

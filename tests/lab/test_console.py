@@ -153,6 +153,7 @@ def test_what_virsh_does_is_seen_within_two_seconds(browsing: Browsing) -> None:
     expect(card(page, "web2")).to_be_visible(timeout=2000)
 
 
+@pytest.mark.deep
 def test_guests_are_searched_and_filtered(browsing: Browsing) -> None:
     page = browsing.enter()
     expect(card(page, "web2")).to_be_visible()
@@ -218,6 +219,7 @@ def test_keys_reach_the_guest_and_what_it_writes_is_shown(browsing: Browsing, ec
     expect(page.locator(".screen")).to_contain_text("wordspasted")
 
 
+@pytest.mark.deep
 def test_a_ticket_is_good_once_for_its_session_and_seconds(browsing: Browsing) -> None:
     page, other = browsing.enter(), browsing.enter("bob")
     tickets = [page.evaluate(TICKET, uuid("web1")) for _each in range(3)]
@@ -260,6 +262,7 @@ def ask(url: str, token: str, given: dict[str, t.Any] | None = None) -> tuple[in
         return error.code, json.load(error)
 
 
+@pytest.mark.deep
 def test_a_token_is_made_used_and_revoked(browsing: Browsing) -> None:
     """It does what its user may do, and nothing else."""
     pages = {user: browsing.enter(user) for user in ("alice", "bob")}
@@ -288,6 +291,7 @@ def test_a_token_is_made_used_and_revoked(browsing: Browsing) -> None:
     on("virsh destroy web2")
 
 
+@pytest.mark.deep
 def test_the_session_of_another_user_is_ended(browsing: Browsing) -> None:
     bob = browsing.enter("bob")
     expect(card(bob, "web1")).to_be_visible()
@@ -346,6 +350,7 @@ def test_a_serial_console_in_use_is_taken_over_only_on_request(browsing: Browsin
     expect(page.locator("#console-status")).to_have_text("the console is in use")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "part",
     [

@@ -235,6 +235,7 @@ def test_refused_hosts_say_why_and_send_nothing(browsing: Browsing) -> None:
     browsing.problems.clear()  # the browser reports the answer 403
 
 
+@pytest.mark.deep
 def test_a_guest_is_migrated_by_keys_alone(browsing: Browsing) -> None:
     page = browsing.enter()
     dest = other(where("web1"))
@@ -309,6 +310,7 @@ def test_two_browsers_drop_the_same_guest_and_one_job_is_made(browsing: Browsing
     browsing.problems.clear()  # the browser reports the answer 409
 
 
+@pytest.mark.deep
 def test_several_guests_are_chosen_and_acted_on_at_once(browsing: Browsing) -> None:
     page = browsing.enter(viewport=TALL)
     for name in ("web1", "web2"):
@@ -345,6 +347,7 @@ def test_several_guests_are_dragged_at_once(browsing: Browsing, pair: tuple[str,
         ended(page, job["id"])
 
 
+@pytest.mark.deep
 def test_a_job_is_run_again_and_its_end_is_told(browsing: Browsing, pair: tuple[str, str]) -> None:
     page, name = browsing.enter(viewport=TALL), pair[0]
     card(page, name).get_by_role("button", name=f"Actions of {name}").click()
@@ -412,6 +415,7 @@ def test_a_guest_is_created_by_the_form_and_purged_by_its_name(browsing: Browsin
     assert LAB.state("new1") == {} and "new1" not in LAB.on(host, f"ls {IMAGES}")
 
 
+@pytest.mark.deep
 def test_a_guest_is_changed_by_the_form(browsing: Browsing) -> None:
     page = browsing.enter(viewport=TALL)
     host, before = where("web2"), LAB.on(where("web2"), "virsh desc web2 --title")
@@ -436,6 +440,7 @@ def test_a_guest_is_changed_by_the_form(browsing: Browsing) -> None:
         LAB.on(host, f"virsh desc web2 {place} --title '{before.strip()}'")
 
 
+@pytest.mark.deep
 def test_a_host_is_drained_and_undrained(browsing: Browsing) -> None:
     page = browsing.enter(viewport=TALL)
     source = where("web1")

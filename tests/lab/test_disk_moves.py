@@ -135,6 +135,7 @@ def test_a_disk_on_an_image_stays_on_it(running: bool) -> None:
     assert on(f"ls {IMAGES}") == "base.qcow2"
 
 
+@pytest.mark.deep
 def test_a_copy_that_was_cut_goes_on() -> None:
     before = made()
     on("virsh -q start g --paused")

@@ -89,6 +89,7 @@ def test_roles_set_up_hypervisors_one_after_another_and_guests_are_not_placed_so
     assert "hyper2, hyper3 cannot be queried: this play has serial" in re.sub(r"\s+", " ", refused)
 
 
+@pytest.mark.deep
 def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None:
     # A checkpoint stays where it is; a snapshot goes with its guest.
     lab.on("hyper1", "virsh start kept && virsh checkpoint-create-as kept before && virsh destroy kept")
@@ -219,6 +220,7 @@ def test_a_host_is_upgraded_while_another_one_is_dead(lab: Hypervisors) -> None:
     assert lab.on("hyper1", "apt-get -s upgrade").splitlines()[-1].startswith("0 upgraded, 0 newly installed")
 
 
+@pytest.mark.deep
 def test_tasks_of_the_guide_work(lab: Hypervisors) -> None:
     (task,) = (block for block in guide("maintenance") if isinstance(block, dict))
     moves = task["corral.virt.virt_migrations"]["guests"]

@@ -286,6 +286,7 @@ def test_a_common_cpu_is_what_libvirt_says() -> None:
     assert host["cpu_baseline"]["model"] == etree.fromstring(common).findtext("model")
 
 
+@pytest.mark.deep
 def test_tasks_of_the_guide_work() -> None:
     """As they stand there, in their order; and nothing is left of what they made."""
     tasks = guide("guests")
@@ -359,6 +360,7 @@ def sender() -> Iterator[tuple[str, Callable[[str], bool]]]:
     LAB.play({"corral.virt.virt_domain": gone}, {"corral.virt.virt_image": {"name": "small.qcow2", "state": "absent"}})
 
 
+@pytest.mark.deep
 def test_clean_traffic_stops_what_a_guest_sends_as_another(sender: tuple[str, Callable[[str], bool]]) -> None:
     """With packets: pings from a borrowed address are answered without the filter, and not with it.
 

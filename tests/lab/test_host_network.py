@@ -312,6 +312,7 @@ def test_firewalld(ifupdown: Hypervisors) -> None:
     check_a_lease(ifupdown)
 
 
+@pytest.mark.deep
 def test_a_bridge_where_networkd_configures(networkd: Hypervisors) -> None:
     check_a_bridge(networkd)
     files = networkd.on(HOST, "ls /etc/systemd/network")

@@ -161,6 +161,7 @@ def test_a_host_that_damaged_its_image_feeds_nobody(lab: Hypervisors, server: Se
     assert is_there(lab, "hyper2", disk), result
 
 
+@pytest.mark.deep
 def test_a_file_of_the_controller_goes_to_one_host(
     lab: Hypervisors, server: Server, disk: bytes, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_second_run_changes_nothing_and_an_image_with_a_guest_stays(mirror: Se
     assert "debian-13.qcow2" in kept and "idle" in before and "idle" not in kept
 
 
+@pytest.mark.deep
 def test_an_iso_is_inserted_by_its_name_and_one_in_a_drive_is_not_removed(mirror: Server) -> None:
     """It is imported where it is missing, and verified; a second run asks the mirror nothing."""
     about = ("-e", "guest=web2", "-e", "iso=debian-13-netboot", "-e", f"virt_images_mirror={mirror.url}")

@@ -156,6 +156,7 @@ def test_no_guest_starts_or_arrives_in_maintenance_and_those_that_run_there_go_o
     lab.on("hyper1", "virsh start late && virsh destroy late")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("check", ["", pytest.param(" --check", marks=pytest.mark.deep)])
 def test_our_own_commands_say_that_a_host_is_in_maintenance_before_they_begin(lab: Hypervisors, check: str) -> None:
     mark(lab, "hyper1")
@@ -188,6 +189,7 @@ def act_while_it_moves(lab: Hypervisors, host: str, act: str) -> subprocess.Pope
 SLOW = json.dumps({"options": {"bandwidth": 8, "storage": "full"}})
 
 
+@pytest.mark.deep
 def test_a_guest_that_is_started_during_a_drain_leaves_too(lab: Hypervisors) -> None:
     """On a host whose libvirt runs no hook: it says so."""
     lab.on("hyper1", f"chmod -x {HOOK}")

@@ -313,6 +313,7 @@ def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest],
     guest.intact()
 
 
+@pytest.mark.deep
 def test_what_is_sparse_stays_sparse(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     """And an overlay stays one, on the same image. The tests after this one find both guests on hyper2."""
     for kind in ("delta", "full"):
@@ -501,6 +502,7 @@ def test_a_disk_that_is_named_by_its_volume_is_not_left_behind(lab: Hypervisors,
     assert guest.on() == {"hyper2": "shut off"}
 
 
+@pytest.mark.deep
 def test_disks_on_shared_storage_and_on_the_network_stay_while_their_guest_moves(
     lab: Hypervisors, by_name: None
 ) -> None:

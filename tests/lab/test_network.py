@@ -165,6 +165,7 @@ def test_a_guest_on_it_is_not_cut_off(lab: Hypervisors) -> None:
     assert "mtu 1400" in lab.on("hyper1", "ip link show virbr-lab")
 
 
+@pytest.mark.deep
 def test_a_guest_on_its_bridge_is_not_cut_off(lab: Hypervisors) -> None:
     """Neither one that names the bridge, nor one that is to be elsewhere at its next boot."""
     nics = {

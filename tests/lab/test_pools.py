@@ -113,11 +113,10 @@ def four_steps(**options: t.Any) -> list[str]:
 @pytest.mark.parametrize(
     ("options", "where", "files"),
     [
-        ({**FS, "build": True}, f"in /srv/fs (fs {DEVICES[0]})", True),
-        (GLUSTER, "in /srv/shared (netfs hyper1:/vms)", True),
-        (ISCSI, f"(iscsi-direct 127.0.0.1:{TARGET})", False),
+        pytest.param({**FS, "build": True}, f"in /srv/fs (fs {DEVICES[0]})", True, id="fs"),
+        pytest.param(GLUSTER, "in /srv/shared (netfs hyper1:/vms)", True, id="netfs", marks=pytest.mark.deep),
+        pytest.param(ISCSI, f"(iscsi-direct 127.0.0.1:{TARGET})", False, id="iscsi-direct", marks=pytest.mark.deep),
     ],
-    ids=["fs", "netfs", "iscsi-direct"],
 )
 def test_a_pool_comes_stops_starts_and_goes(options: dict[str, t.Any], where: str, files: bool) -> None:
     name, kind = options["name"], options.get("type", "dir")
@@ -185,6 +184,7 @@ def test_guests_have_their_disks_in_it(options: dict[str, t.Any]) -> None:
     assert "system" not in on(f"ls {path}")
 
 
+@pytest.mark.deep
 def test_what_is_on_a_device_stays() -> None:
     on(f"mkfs.ext4 -q {DEVICES[1]} && mkfs.xfs -q -f {DEVICES[2]} 2>/dev/null || mkswap {DEVICES[2]}")
     before = state()

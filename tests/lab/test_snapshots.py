@@ -168,6 +168,7 @@ def test_a_running_guest_goes_back_and_forward() -> None:
     assert on(f"ls {IMAGES}") == "g-0.qcow2\ng-1.raw" and on("virsh snapshot-list --name g") == ""
 
 
+@pytest.mark.deep
 def test_a_guest_that_is_off() -> None:
     guest("qcow2", "raw", start=False)
     content = []
@@ -218,6 +219,7 @@ def test_a_block_device_has_its_new_files_in_a_directory() -> None:
         on(f"virsh -q destroy g; losetup -d {device}; rm /srv/block")
 
 
+@pytest.mark.deep
 def test_variables_and_tpm_go_back_with_the_disks() -> None:
     on("apt-get install -qq -y ovmf swtpm swtpm-tools >/dev/null 2>&1")
     guest("qcow2", os=FIRMWARE, devices=TPM)

@@ -170,6 +170,7 @@ def test_paused_guest_hears(plain: str) -> None:
     assert state(plain) == "shut off (shutdown)"
 
 
+@pytest.mark.deep
 def test_paused_guest_is_paused_after_a_restart() -> None:
     """Who has paused it did not ask for it to run."""
     define("kept", boot_sector())
@@ -272,6 +273,7 @@ def test_reason_on_a_bridge_and_off() -> None:
 KEPT = "/var/lib/libvirt/qemu/{snapshot,checkpoint}/* /var/lib/libvirt/qemu/{save,nvram} /var/lib/libvirt/swtpm"
 
 
+@pytest.mark.deep
 def test_absent_takes_what_libvirt_keeps() -> None:
     guests = ["snapped", "saved", "checked", "efi", "tpm"]
     for name in guests:

@@ -179,6 +179,7 @@ def test_a_share_that_cannot_be_mounted_is_red_and_can_be_given_up() -> None:
     assert on("ls /etc/systemd/system | grep srv-nfs || true; rmdir /srv/nfs") == ""
 
 
+@pytest.mark.deep
 def test_nothing_is_hidden_replaced_or_taken_from_others() -> None:
     on("mkdir -p /srv/full && echo mine >/srv/full/file")
     assert "the directory is not empty (file)" in refused({**SHARED, "path": "/srv/full"})

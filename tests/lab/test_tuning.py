@@ -44,7 +44,7 @@ update-grub
 @pytest.fixture(scope="module", autouse=True)
 def hosts() -> Iterator[None]:
     """Two hypervisors."""
-    with hypervisors("tuning", "hypervisor", hosts=2):
+    with hypervisors("tuning", hosts=2):
         yield
 
 

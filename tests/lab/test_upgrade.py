@@ -108,6 +108,7 @@ def world(lab: Hypervisors) -> dict[str, object]:
     return {host: (lab.on(host, look), packages(lab, host)) for host in HOSTS}
 
 
+@pytest.mark.deep
 def test_check_mode_tells_and_changes_nothing(lab: Hypervisors) -> None:
     before = world(lab)
     output = upgrade(lab, "-e reboot=always --check --diff")
@@ -118,6 +119,7 @@ def test_check_mode_tells_and_changes_nothing(lab: Hypervisors) -> None:
     assert world(lab) == before
 
 
+@pytest.mark.deep
 def test_a_host_that_lacks_something_stays_in_maintenance_and_ends_it(lab: Hypervisors) -> None:
     """It is upgraded and rebooted by then, and its guests are elsewhere, once; the next host is as it was."""
     booted, there = boots(lab), packages(lab, "hyper2")
@@ -137,6 +139,7 @@ def test_a_host_that_lacks_something_stays_in_maintenance_and_ends_it(lab: Hyper
     assert guests(lab, "--state-running")["hyper2"] == GUESTS - {"kept"}
 
 
+@pytest.mark.deep
 def test_what_it_lacks_is_not_forgotten(lab: Hypervisors) -> None:
     """Run again, the host begins without them."""
     booted = boots(lab)
@@ -146,6 +149,7 @@ def test_what_it_lacks_is_not_forgotten(lab: Hypervisors) -> None:
     assert boots(lab) == booted
 
 
+@pytest.mark.deep
 def test_mended_the_same_command_finishes(lab: Hypervisors) -> None:
     booted, there = boots(lab), {host: packages(lab, host) for host in HOSTS}
     lab.on("hyper1", MENDED)

@@ -89,6 +89,7 @@ def test_an_empty_volume_grows_and_shrinks_only_when_told() -> None:
     assert on(f"stat -c '%a %u %g %b' {IMAGES}/b") == f"640 1 2 {8 * 2048}"
 
 
+@pytest.mark.deep
 def test_an_encrypted_volume_opens_with_its_secret_alone() -> None:
     secret = told("virt_secret", name=f"{IMAGES}/s", usage="volume", value=PASSPHRASE)["secret"]
     assert on(f"virsh secret-get-value {secret['uuid']}") == base64.b64encode(PASSPHRASE.encode()).decode()
@@ -152,6 +153,7 @@ def test_a_secret_that_a_guest_names_stays() -> None:
     assert on("virsh secret-list | grep -c volume || true") == "0"
 
 
+@pytest.mark.deep
 def test_content_comes_and_goes_unchanged() -> None:
     assert len(four_steps("u", source="/root/data")) == 2
     assert digest(f"{IMAGES}/u") == digest("/root/data")
