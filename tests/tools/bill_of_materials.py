@@ -47,7 +47,8 @@ def _component(kind: str, name: str, version: str | None = None, **more: t.Any) 
 def _carried() -> Iterator[Component]:
     """Files of others in the archive: each has its licence beside it."""
     for note in sorted((ROOT / "plugins").rglob("*.license")):
-        licence = re.findall(r"^SPDX-License-Identifier: (.*)$", note.read_text(), re.MULTILINE)[0]
+        # Not the whole tag: with it, reuse takes this line for the licence of this file.
+        licence = re.findall(r"-License-Identifier: (.*)", note.read_text())[0]
         file = note.with_suffix("")
         yield Component(
             name=str(file.relative_to(ROOT)),
