@@ -62,12 +62,13 @@ class Setup:
         self.place, self.url, self.held, self.collections = place, url, held, collections
         self.code, self.changed = 0, -1
         self.environment: dict[str, str] = {}
+        self.inventory = "localhost,"
 
     def run(self, *flags: str, **wish: t.Any) -> str:
         """What the playbook printed, in one line."""
         output = {"awx_host": self.url, "ansible_python_interpreter": sys.executable, **WISH, **wish}
         output = {name: value for name, value in output.items() if value is not ...}
-        words = ["ansible-playbook", "-i", "localhost,", "corral.virt.awx_setup", "-e", json.dumps(output), *flags]
+        words = ["ansible-playbook", "-i", self.inventory, "corral.virt.awx_setup", "-e", json.dumps(output), *flags]
         environment = defaults(ANSIBLE_COLLECTIONS_PATH=self.collections)
         for name in ("CONTROLLER_HOST", "CONTROLLER_OAUTH_TOKEN", "http_proxy", "HTTP_PROXY"):
             environment.pop(name, None)
@@ -239,6 +240,35 @@ def test_the_address_of_an_automation_platform_has_a_prefix(awx: Setup) -> None:
     assert awx.code == 0 and awx.held.writes, output
     paths = {re.sub(r"/+", "/", each.partition(" ")[2]) for each in awx.held.writes}
     assert all(path.startswith("/api/controller/v2/") for path in paths), paths
+
+
+CLOUD: dict[str, t.Any] = {
+    "vars": {
+        "virt_images": ["debian-13", "debian-12-netboot"],
+        "own": [{"name": "{{ inventory_hostname }}.qcow2", "src": "own.qcow2"}],
+        "virt_images_catalogue": {
+            "ours": {"url": "https://mirror.example.org/ours.qcow2", "checksum": "sha256:" + "0" * 64}
+        },
+    },
+    "hosts": {"h1": {}, "h2": {"virt_images": "{{ own + ['ours'] }}"}},
+}
+
+
+@pytest.mark.deep
+def test_surveys_offer_the_hypervisors_and_images_of_the_inventory(awx: Setup) -> None:
+    """Each host's, of the site's catalogue, too; ISOs are no choice, as no disk is made from one."""
+    awx.inventory = str(awx.place / "hosts.yml")
+    Path(awx.inventory).write_text(json.dumps({"kvm": CLOUD, "hyper": {"hosts": {"other": {}}}}))
+    asked = [each for each in ROLE["__awx_templates"] if each["name"] in {*FEW, "create"}]
+    output = awx.run(virt_group="kvm", __awx_templates=asked)
+    assert awx.code == 0, output
+
+    def choices(name: str) -> dict[str, list[str]]:
+        spec = awx.held.surveys[awx.held.named("job_templates", f"corral.virt.{name}")["id"]]["spec"]
+        return {each["variable"]: each["choices"] for each in spec if each["variable"] in ("host", "image")}
+
+    assert choices("create") == {"host": ["h1", "h2"], "image": ["debian-13.qcow2", "h2.qcow2", "ours.qcow2"]}
+    assert choices("rolling_update") == {"host": ["h1", "h2"]}
 
 
 @pytest.mark.deep
