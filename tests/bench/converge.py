@@ -100,7 +100,9 @@ def rows() -> t.Iterator[Row]:
     ours = _ansible(OURS, {"corral.virt.virt_domains": {"domains": "{{ guests }}"}})
     others = (
         _ansible("virt_domain, looped", {"corral.virt.virt_domain": GUEST, **LOOP}),
-        _ansible(COMMUNITY, {"community.libvirt.virt": DEFINE, **LOOP}, prepare=lambda: peers.community("libvirt")),
+        _ansible(
+            COMMUNITY, {"community.libvirt.virt": DEFINE, **LOOP}, prepare=lambda: peers.collection("community.libvirt")
+        ),
         Contestant(SALT, _prepare_salt, _salt, _salt_changed),
         Contestant(SCRIPT, _prepare_script, _script, lambda output: bool(json.loads(output)["changed"])),
     )

@@ -105,7 +105,7 @@ class Cloud:
 def rows() -> t.Iterator[Row]:
     """Measure all clouds."""
     print(HOW, flush=True)
-    peers.community("libvirt")
+    peers.collection("community.libvirt")
     for hosts, each in ((100, 100), (1, 1000)):
         yield from _read(Cloud.made(BUILD / f"inventory-{hosts}x{each}", hosts, each))
     yield _dead(Cloud.made(BUILD / "inventory-dead", 100 - DEAD, 10))

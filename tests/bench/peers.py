@@ -18,12 +18,12 @@ COLLECTIONS = CACHE / "collections"
 PIP = (sys.executable, "-m", "pip", "-qq")
 
 
-def community(name: str) -> None:
-    """Have a collection of the community, for the project's own ansible-core to run, in COLLECTIONS.
+def collection(name: str) -> None:
+    """Have a collection of others, `community.general`, for the project's own ansible-core to run, in COLLECTIONS.
 
     Of the package that brings it, only its files are taken.
     """
-    folder = f"ansible_collections/community/{name}"
+    folder = f"ansible_collections/{name.replace('.', '/')}"
     if _there(COLLECTIONS / folder, ANSIBLE):
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -54,16 +54,22 @@ def salt() -> Path:
     return venv / "bin/salt-call"
 
 
-def ganeti(tool: str) -> tuple[str, ...]:
-    """Have a tool of Debian's Ganeti, hbal or hail, unpacked and not installed; the command."""
-    place = CACHE / "ganeti"
-    if not _there(place, " ".join(GANETI)):
+def debian(*packages: str) -> Path:
+    """Have packages of Debian unpacked and not installed; the folder."""
+    place = CACHE / f"debian-{packages[0]}"
+    if not _there(place, " ".join(packages)):
         place.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as scratch:
-            run("sh", "-c", f"cd {scratch} && apt-get -qq download {' '.join(GANETI)}")
+            run("sh", "-c", f"cd {scratch} && apt-get -qq download {' '.join(packages)}")
             for package in Path(scratch).glob("*.deb"):
                 run("dpkg", "-x", package, place)
-        _made(place, " ".join(GANETI))
+        _made(place, " ".join(packages))
+    return place
+
+
+def ganeti(tool: str) -> tuple[str, ...]:
+    """Have a tool of Debian's Ganeti, hbal or hail; the command."""
+    place = debian(*GANETI)
     libraries = ":".join(sorted({str(path.parent) for path in place.rglob("*.so.*")}))
     [program] = place.glob("usr/lib/ganeti/*/usr/bin/htools")
     return ("env", f"LD_LIBRARY_PATH={libraries}", f"HTOOLS={tool}", str(program))

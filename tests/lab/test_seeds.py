@@ -181,7 +181,7 @@ def test_ansible_reaches_it_without_a_route(connection: str, tmp_path: Path) -> 
     address = json.loads(LAB.run("ansible-inventory", *LAB.ask_nobody, "--host", "hyper1"))["ansible_host"]
     config.write_text(f"Host {address}\n  HostKeyAlias hyper1\nInclude {LAB.folder}/ssh_config\n")
     known.write_text((LAB.folder / "s1.known").read_text())
-    peers.community("libvirt")
+    peers.collection("community.libvirt")
     collections = f"{ROOT}/.cache:{CACHE}/collections"
     settings = (
         f"ANSIBLE_SSH_ARGS=-F {config}",
