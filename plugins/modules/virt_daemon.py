@@ -38,6 +38,14 @@ options:
       - An empty dictionary removes the block. By default the file stays unchanged.
       - Values of settings whose name contains C(passw), such as C(vnc_password), are not shown.
     type: dict
+  leases:
+    description:
+      - Directory for leases of disks (libvirt's lock manager C(virtlockd)), on a filesystem that all hosts mount. A
+        guest starts only if no guest on any of these hosts holds a lease of one of its writable disks. A lease
+        belongs to the path of a file or block device, so paths must be the same on all hosts.
+      - An empty string ends that. Guests that hold leases keep them until they stop. By default nothing is changed.
+      - Takes effect when a guest starts or arrives. Running guests without a lease are in RV(unleased).
+    type: path
   clients:
     description:
       - Distinguished names of the certificates that the TLS port admits (C(tls_allowed_dn_list)). libvirt treats them
@@ -105,6 +113,11 @@ EXAMPLES = r"""
     qemu_settings: {stdio_handler: logd}
     restart_timeout: 3600
 
+- name: Start no guest whose disk is in use on another host
+  corral.virt.virt_daemon:
+    block: leases
+    leases: /srv/shared/.corral/leases
+
 - name: Listen for TLS, and admit an additional client
   corral.virt.virt_daemon:
     clients: ["O=corral.virt,OU=libvirt,CN=ci"]
@@ -140,6 +153,12 @@ restart:
   returned: always
   type: str
   sample: libvirtd.service, which runs with the former content of /etc/libvirt/libvirtd.conf
+unleased:
+  description: Running guests that hold no lease of one of their writable disks. They get one at their next start.
+  returned: with O(leases)
+  type: list
+  elements: str
+  sample: [web1]
 jobs:
   description: Jobs of guests that the restart waits for.
   returned: always

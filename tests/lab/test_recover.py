@@ -32,6 +32,8 @@ SHARED = "/srv/shared"
 KEEPS = {"hypervisor_keeps_definitions": True, "hypervisor_packages": [], "hypervisor_security_packages": []}
 RECOVER = ("ansible-playbook", *LAB.ask_nobody, "playbooks/recover.yml", "-e", "host=hyper2")
 CONFIRMED = (*RECOVER, "-e", "confirm_dead=hyper2")
+LEASES = f"{SHARED}/.corral/leases"
+LUN = "/dev/loop142"  # all hosts of a lab share their kernel's: each sees it as it would see a LUN
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -246,3 +248,68 @@ def test_a_fence_agent_that_lies_starts_nothing(tmp_path: Path) -> None:
     on2(told[1])
     assert owner("g", "hyper2") == "hyper2"
     writes("g", "hyper2")
+
+
+def leases(directory: str, *flags: str) -> str:
+    """What the role storage prints, on both hosts."""
+    options = {"storage_pools": [], "storage_leases": directory}
+    role = {"ansible.builtin.include_role": {"name": "corral.virt.storage"}, "vars": options}
+    return flat(LAB.play({"ansible.builtin.setup": {}}, role, hosts="hyper", flags=flags))
+
+
+@pytest.fixture
+def lun() -> Iterator[None]:
+    """A block device of both hosts, and a guest on each that has it: `one` on hyper1, `two` on hyper2."""
+    for name, on in (("one", on1), ("two", on2)):
+        xml = (
+            f"<domain type='qemu'><name>{name}</name><memory unit='MiB'>32</memory>"
+            "<os><type arch='x86_64' machine='pc'>hvm</type></os><devices><disk type='block' device='disk'>"
+            f"<driver name='qemu' type='raw'/><source dev='{LUN}'/><target dev='vda' bus='virtio'/></disk></devices></domain>"
+        )
+        on(f"mknod {LUN} b 7 142; cat >/root/guest.xml && virsh -q define /root/guest.xml", given=xml)
+    on1(f"truncate -s 8M /root/lun && losetup {LUN} /root/lun")
+    yield
+    for on in (on1, on2):
+        on("virsh -q destroy one; virsh -q destroy two; true")
+    leases("")
+    on1(f"losetup -d {LUN}")
+
+
+@pytest.mark.usefixtures("lun")
+def test_with_leases_no_disk_is_opened_twice() -> None:
+    files = "sha256sum /etc/libvirt/qemu.conf /etc/libvirt/qemu-lockd.conf"
+    before = on1(files)
+    on1("virsh -q start one")
+    pid = on1("pgrep -f '[g]uest=one,'")
+    assert "changed=0" not in leases(LEASES, "--check") and on1(f"{files}; ls {SHARED}/.corral; true") == before
+    told = leases(LEASES)
+    assert "without leases of their disks until their next start: one;" in told and told.count("next start:") == 1, told
+    assert leases(LEASES).count("changed=0") == 2
+    assert on1("pgrep -f '[g]uest=one,'") == pid and on1(f"ls {LEASES}") == ""
+
+    on1("virsh -q destroy one; virsh -q start one")
+    assert "without leases" not in leases(LEASES)
+    assert "is locked" in on2("virsh start two 2>&1; true") and not on2("virsh list --name")
+    options = {"corral.virt.virt_domain": {"name": "two", "state": "running"}}
+    told = flat(LAB.play(options, hosts="hyper2", ok=False))
+    assert "is locked; a guest here or on another host" in told and "corral.virt.query" in told, told
+    on1("virsh -q destroy one")
+    on2("virsh -q start two")
+    assert "is locked" in on1("virsh start one 2>&1; true")
+
+    made("g")
+    LAB.tell({"corral.virt.virt_migrate": {"name": "g", "dest": "hyper1"}, "register": "told"}, hosts="hyper2")
+    assert runs_on("g") == ["hyper1"] and "without leases" not in leases(LEASES)
+    on1("virsh -q destroy g")
+    assert len(on1(f"ls {LEASES}").split()) == 1, "only that of the guest two"
+
+    leases("")
+    assert on1(files) == before and leases("").count("changed=0") == 2
+    on2("virsh -q destroy two; virsh -q start two")
+    on1("virsh -q start one")  # nothing else guarded the device
+
+
+def test_leases_on_a_filesystem_of_the_host_are_refused() -> None:
+    options = {"block": "leases", "leases": "/var/lib/leases"}
+    said = flat(LAB.play({"corral.virt.virt_daemon": options}, ok=False))
+    assert "cannot keep leases in /var/lib/leases: it is on a filesystem of this host alone" in said

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTE
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["guests", "jobs", "security_drivers"]
+__all__ = ["disks", "guests", "jobs", "security_drivers"]
 
 _ANSWER_S = 30
 _CONFINING = ("apparmor", "selinux")
@@ -57,6 +57,13 @@ def guests(uri: str = SYSTEM) -> list[str]:
     """Names of all guests of the host."""
     with opened(uri, readonly=True) as connection:
         return [domain.name() for domain in connection.listAllDomains()]
+
+
+def disks(uri: str = SYSTEM) -> dict[str, list[str]]:
+    """Files and block devices of the writable disks of each guest whose processors run, by the guest's name."""
+    with opened(uri, readonly=True) as connection, explained("read the guests of", uri):
+        running = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_RUNNING)
+        return {domain.name(): brief.writable(domain.XMLDesc()) for domain in running}
 
 
 def security_drivers(uri: str = SYSTEM) -> list[str] | None:

@@ -13,6 +13,8 @@ __all__ = [
     "HOOK",
     "HOOKED",
     "KINDS",
+    "LOCKD_CONF",
+    "LOCKD_SOCKET",
     "MODULAR",
     "MONOLITHIC",
     "PAGES",
@@ -25,11 +27,15 @@ __all__ = [
     "DaemonSpec",
     "Daemons",
     "DueRestart",
+    "LeaseFacts",
     "Unit",
 ]
 
 _ETC = "/etc/libvirt/"
 QEMU_CONF = _ETC + "qemu.conf"
+# Of libvirt's lock manager, which the QEMU driver uses if its own settings tell it to.
+LOCKD_CONF = _ETC + "qemu-lockd.conf"
+LOCKD_SOCKET = "virtlockd.socket"
 RESTART_TIMEOUT_S = 600  # where the user sets none
 PRIVATE = (QEMU_CONF,)  # files that may hold passwords
 # A daemon that finds no AppArmor when it starts does without.
@@ -58,7 +64,7 @@ class Daemons:
     @property
     def files(self) -> tuple[str, ...]:
         """All files that can hold a block of settings."""
-        return (*self.settings, QEMU_CONF)
+        return (*self.settings, QEMU_CONF, LOCKD_CONF)
 
 
 def _sockets(**kinds: str) -> dict[str, str]:
@@ -75,7 +81,7 @@ MONOLITHIC = Daemons(
     settings=(_ETC + "libvirtd.conf",),
     tls_settings=_ETC + "libvirtd.conf",
     tls_socket="libvirtd-tls.socket",
-    reads={"libvirtd.service": (_ETC + "libvirtd.conf", QEMU_CONF, SECURITY_DRIVER, HOOK, PAGES)},
+    reads={"libvirtd.service": (_ETC + "libvirtd.conf", QEMU_CONF, LOCKD_CONF, SECURITY_DRIVER, HOOK, PAGES)},
     sockets=_sockets(libvirtd="- -ro -admin"),
 )
 MODULAR = Daemons(
@@ -84,7 +90,7 @@ MODULAR = Daemons(
     tls_settings=_ETC + "virtproxyd.conf",
     tls_socket="virtproxyd-tls.socket",
     reads={
-        "virtqemud.service": (_ETC + "virtqemud.conf", QEMU_CONF, SECURITY_DRIVER, HOOK, PAGES),
+        "virtqemud.service": (_ETC + "virtqemud.conf", QEMU_CONF, LOCKD_CONF, SECURITY_DRIVER, HOOK, PAGES),
         "virtproxyd.service": (_ETC + "virtproxyd.conf",),
     },
     sockets=_sockets(
@@ -99,7 +105,9 @@ MODULAR = Daemons(
 )
 KINDS = (MONOLITHIC, MODULAR)
 UNITS = tuple(
-    dict.fromkeys(unit for kind in KINDS for unit in (*kind.sockets, kind.tls_socket, *kind.sockets.values()))
+    dict.fromkeys(
+        unit for kind in KINDS for unit in (*kind.sockets, kind.tls_socket, LOCKD_SOCKET, *kind.sockets.values())
+    )
 )
 
 
@@ -111,6 +119,7 @@ class DaemonSpec:
     modular: bool = False
     daemon_settings: t.Mapping[str, t.Any] | None = None
     qemu_settings: t.Mapping[str, t.Any] | None = None
+    leases: str | None = None  # a directory; empty: no leases
     clients: tuple[str, ...] | None = None
     purge_clients: bool = True
     promised: tuple[str, ...] = ()
@@ -138,12 +147,22 @@ class Unit:
 
 
 @dataclasses.dataclass(frozen=True)
+class LeaseFacts:
+    """What leases need of a host: libvirt's plugin, and the directory, on this kind of shared filesystem."""
+
+    plugin: bool
+    directory: bool
+    filesystem: str | None
+
+
+@dataclasses.dataclass(frozen=True)
 class DaemonFacts:
     """Units by name, texts of files by path, and their inodes' change times, which no copy sets back."""
 
     units: t.Mapping[str, Unit]
     texts: t.Mapping[str, str]
     changed: t.Mapping[str, float]
+    leases: LeaseFacts | None = None  # if they are wanted
 
 
 @dataclasses.dataclass(frozen=True)

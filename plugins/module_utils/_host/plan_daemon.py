@@ -15,6 +15,8 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
     HOOK,
+    LOCKD_CONF,
+    LOCKD_SOCKET,
     MODULAR,
     MONOLITHIC,
     PRIVATE,
@@ -31,6 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps 
 __all__ = [
     "Ahead",
     "EnableSockets",
+    "MakeLeases",
     "RestartDaemons",
     "ahead",
     "block",
@@ -60,6 +63,16 @@ class EnableSockets(HostStep):
 
 
 @dataclasses.dataclass(frozen=True)
+class MakeLeases(HostStep):
+    """Create the directory of leases, which only root may read."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"create {self.path}"
+
+
+@dataclasses.dataclass(frozen=True)
 class RestartDaemons(HostStep):
     """Restart daemons while no guest has a job that would break; start the sockets that they lack."""
 
@@ -83,6 +96,7 @@ _BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _SETTING = re.compile(r"[a-z][a-z0-9_]*")
 _PASSWORD = re.compile(r"^(\S*passw\S* = ).*$", re.MULTILINE)
 _CLIENTS = "tls_allowed_dn_list"
+_LOCK_MANAGER = "lock_manager"
 
 # What comes next on the way to a restart; `lock` all guests against runs of virt_migrate, and look again.
 Ahead = t.Literal["lock", "restart", "wait", "give up"]
@@ -103,6 +117,10 @@ def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
     ]
     if _CLIENTS in (params["daemon_settings"] or {}) and params["clients"] is not None:
         problems.append(f"daemon_settings: {_CLIENTS} is what `clients` sets; omit one of them")
+    if params["leases"] and not (params["leases"].startswith("/") and _is_text(params["leases"])):
+        problems.append(f"leases: {params['leases']!r} is not an absolute path that libvirt can read")
+    if _LOCK_MANAGER in (params["qemu_settings"] or {}) and params["leases"] is not None:
+        problems.append(f"qemu_settings: {_LOCK_MANAGER} is what `leases` sets; omit one of them")
     if params["restart_timeout"] < 0:
         problems.append(f"restart_timeout: must be at least 0 seconds, not {params['restart_timeout']}")
     if problems:
@@ -113,6 +131,7 @@ def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
         modular=params["modular"],
         daemon_settings=params["daemon_settings"],
         qemu_settings=params["qemu_settings"],
+        leases=params["leases"],
         clients=None if clients is None else tuple(clients),
         purge_clients=params["purge_clients"],
         promised=tuple(params["promised"]),
@@ -151,6 +170,9 @@ def decide(
     """Files to write and sockets to enable; daemons to restart when no guest has a job; and the changes."""
     steps: list[HostStep] = []
     changes: list[Change] = []
+    if wanted.leases and installed(facts.units):
+        steps += _lease_directory(wanted.leases, facts)
+        changes += [Change(step.path, None, "directory") for step in steps if isinstance(step, MakeLeases)]
     for path, settings in _settings(wanted, there, facts).items():
         before, after = block(facts.texts[path], wanted.block), _lines(settings)
         text = with_block(facts.texts[path], wanted.block, after)
@@ -258,15 +280,39 @@ def _settings(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> dict[st
     if wanted.clients is not None:
         kept = () if wanted.purge_clients else _clients(block(facts.texts[there.tls_settings], wanted.block))
         found[there.tls_settings] = {**found.get(there.tls_settings, {}), _CLIENTS: sorted({*wanted.clients, *kept})}
-    if wanted.qemu_settings is not None:
-        found[QEMU_CONF] = wanted.qemu_settings
+    if wanted.qemu_settings is not None or wanted.leases is not None:
+        lock = {_LOCK_MANAGER: "lockd"} if wanted.leases else {}
+        found[QEMU_CONF] = {**(wanted.qemu_settings or {}), **lock}
+    if wanted.leases is not None:
+        found[LOCKD_CONF] = {"file_lockspace_dir": wanted.leases} if wanted.leases else {}
     return found
+
+
+def _lease_directory(path: str, facts: DaemonFacts) -> list[HostStep]:
+    """The directory of leases, if it is missing; raises Refused where leases would not work.
+
+    libvirt's QEMU driver does not start without the plugin, and creates a missing directory where nothing is mounted.
+    """
+    there = facts.leases
+    if there is None or not (there.plugin and facts.units[LOCKD_SOCKET].exists):
+        raise Refused(
+            "cannot keep leases: libvirt's lock manager is not installed here; install its packages "
+            "(libvirt-daemon-lock and libvirt-daemon-plugin-lockd, where they are not part of libvirt-daemon-system)"
+        )
+    if there.filesystem is None:
+        raise Refused(
+            f"cannot keep leases in {path}: it is on a filesystem of this host alone, which no other host sees; "
+            "mount the filesystem that has the disks there first"
+        )
+    return [] if there.directory else [MakeLeases(path)]
 
 
 def _sockets(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> list[str]:
     """Sockets that must be enabled and active; distributions put some into separate packages."""
     local = [name for name in there.sockets if wanted.sockets and facts.units[name].exists]
-    return [*local, *([there.tls_socket] if wanted.tls_port and installed(facts.units) else [])]
+    if not installed(facts.units):
+        return local
+    return [*local, *([there.tls_socket] if wanted.tls_port else []), *([LOCKD_SOCKET] if wanted.leases else [])]
 
 
 def _daemon_of(socket: str, there: Daemons) -> str:

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes as _changes
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_leases,
     files_other_runs,
     files_start_block,
     files_systemd,
@@ -26,7 +27,11 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     Daemons,
     Unit,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import (
+    EnableSockets,
+    MakeLeases,
+    RestartDaemons,
+)
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 
@@ -36,6 +41,7 @@ OPTIONS: dict[str, t.Any] = {
     "block": {"type": "str", "default": "virt_daemon"},
     "daemon_settings": {"type": "dict"},
     "qemu_settings": {"type": "dict"},
+    "leases": {"type": "path"},
     "clients": {"type": "list", "elements": "str"},
     "purge_clients": {"type": "bool", "default": True},
     "sockets": {"type": "bool", "default": False},
@@ -52,7 +58,7 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     wanted = plan_daemon.spec(params)
     units = files_systemd.units(UNITS)
     there = plan_daemon.daemons(units, modular=wanted.modular)
-    steps, restart, changes = plan_daemon.decide(wanted, there, _facts(there, units))
+    steps, restart, changes = plan_daemon.decide(wanted, there, _facts(there, units, wanted.leases))
     jobs = libvirt_daemon.jobs() if restart and restart.breaks_jobs else []
     host = _Host(params["restart_timeout"])
     gate.run([*steps, *([restart] if restart else [])], host.do)
@@ -72,6 +78,7 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
             lambda: libvirt_daemon.security_drivers() if installed and not host.busy else None,
             otherwise=lambda: libvirt_daemon.security_drivers() if installed and not restart else None,
         ),
+        **({"unleased": _unleased(wanted.leases)} if wanted.leases and installed and not host.busy else {}),
         **({"failed": True, "msg": plan_daemon.late(restart, host.busy)} if restart and host.busy else {}),
     }
 
@@ -94,17 +101,27 @@ class _Host:
 
 _DOERS: dict[type[HostStep], t.Callable[[_Host, t.Any], None]] = {
     WriteFile: lambda _host, step: configuration.write(step.path, step.content, mode=step.mode),
+    MakeLeases: lambda _host, step: files_leases.make(step.path),
     EnableSockets: lambda _host, step: files_systemd.enable(step.units),
     RestartDaemons: lambda host, step: host.restart(step),
 }
 
 
-def _facts(there: Daemons, units: t.Mapping[str, Unit]) -> DaemonFacts:
+def _unleased(directory: str) -> list[str]:
+    """Names of running guests without a lease for each of their disks."""
+    held = files_leases.held(directory)
+    return sorted(
+        name for name, paths in libvirt_daemon.disks().items() if not held >= {*map(files_leases.name, paths)}
+    )
+
+
+def _facts(there: Daemons, units: t.Mapping[str, Unit], leases: str | None) -> DaemonFacts:
     times = {path: files_systemd.changed(path) for files in there.reads.values() for path in files}
     return DaemonFacts(
         units=units,
         texts={path: configuration.read(path) for path in there.files},
         changed={path: time_s for path, time_s in times.items() if time_s is not None},
+        leases=files_leases.facts(leases) if leases else None,
     )
 
 

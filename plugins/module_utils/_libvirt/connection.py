@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import pwd
+import re
 import threading
 import typing as t
 import urllib.parse
@@ -124,6 +125,12 @@ def _run_events() -> None:
 _ENDED = ("client socket is closed", "End of file while reading data", "Broken pipe", "Connection reset")
 _RUN_AGAIN = "its libvirt daemon was restarted or has crashed (journalctl -u libvirtd -u virtqemud); run again"
 _NO_BACKEND = "missing backend for pool type"
+# The lock manager, or QEMU itself, found a disk in use.
+_IN_USE = re.compile("""Lockspace resource '.*' is locked|Failed to get "write" lock""")
+_HOLDER = (
+    "a guest here or on another host has its disk open or holds the lease of it; ansible-playbook corral.virt.query "
+    "asks all hosts and shows the disks of their guests"
+)
 # Of a guest that ends as its migration begins, libvirt 9.0 keeps a job that nobody ends.
 _HELD = "remoteDispatchDomainMigratePerform"
 _LET_GO = "if nobody migrates it, restart the libvirt daemon of that host (guests go on running), and run again"
@@ -159,6 +166,8 @@ def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
         remedy = remedy or _RUN_AGAIN
     elif _HELD in message:
         remedy = remedy or _LET_GO
+    elif _IN_USE.search(message):
+        remedy = remedy or _HOLDER
     elif _NO_BACKEND in message:
         remedy = "install libvirt's driver for it (libvirt-daemon-driver-storage-...), and restart libvirtd"
     return kind(f"{message}; {remedy}" if remedy else message)

@@ -27,6 +27,7 @@ __all__ = [
     "security_models",
     "tags",
     "targets",
+    "writable",
 ]
 
 _AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}']"
@@ -60,6 +61,13 @@ def guest(xml: str) -> Brief:
 def targets(xml: str) -> list[str]:
     """The targets of a guest's disks, as block jobs name them."""
     return [each.get("dev", "") for each in _parsed(xml).iterfind("devices/disk/target")]
+
+
+def writable(xml: str) -> list[str]:
+    """Files and block devices of a guest's writable disks."""
+    disks = [disk for disk in _parsed(xml).iterfind("devices/disk") if disk.find("readonly") is None]
+    sources = [source for disk in disks if (source := disk.find("source")) is not None]
+    return [path for source in sources if (path := source.get("file") or source.get("dev"))]
 
 
 def alias(device: str) -> str:

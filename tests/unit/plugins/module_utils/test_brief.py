@@ -9,6 +9,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.brief import (
     guest,
     security_models,
     targets,
+    writable,
 )
 
 GUEST = """<domain type='kvm'>
@@ -54,3 +55,17 @@ def test_where_volumes_of_a_pool_are() -> None:
 def test_what_confines_qemu() -> None:
     models = "<secmodel><model>apparmor</model></secmodel><secmodel><model/></secmodel>"
     assert security_models(f"<capabilities><host>{models}</host></capabilities>") == ["apparmor", ""]
+
+
+def test_disks_that_the_lock_manager_locks() -> None:
+    disk = "<disk type='{0}' device='disk'><source {1}/>{2}</disk>"
+    disks = "".join(
+        disk.format(*each)
+        for each in (
+            ("file", "file='/a'", ""),
+            ("block", "dev='/dev/b'", "<shareable/>"),
+            ("file", "file='/iso'", "<readonly/>"),
+            ("network", "protocol='rbd' name='p/c'", ""),
+        )
+    )
+    assert writable(f"<domain><devices>{disks}<disk device='floppy'/></devices></domain>") == ["/a", "/dev/b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import fcntl
 import itertools
 import os
@@ -17,6 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_leases,
     files_other_runs,
     files_systemd,
     libvirt_daemon,
@@ -24,6 +26,8 @@ from ansible_collections.corral.virt.plugins.module_utils._host import (
     run_daemon,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
+    LOCKD_CONF,
+    LOCKD_SOCKET,
     MODULAR,
     MONOLITHIC,
     QEMU_CONF,
@@ -31,9 +35,14 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     DaemonFacts,
     DaemonSpec,
     DueRestart,
+    LeaseFacts,
     Unit,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import EnableSockets, RestartDaemons
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import (
+    EnableSockets,
+    MakeLeases,
+    RestartDaemons,
+)
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration, private
 
@@ -205,6 +214,81 @@ def test_clients_where_there_is_no_block_yet() -> None:
     wanted = plan_daemon.spec(params(block="mine", clients=["b"], purge_clients=False))
     (step,), _restart, _changes = plan_daemon.decide(wanted, MONOLITHIC, facts())
     assert isinstance(step, WriteFile) and step.content == f'{BEGIN}tls_allowed_dn_list = ["b"]\n{END}'
+
+
+# Leases --------------------------------------------------------------------------------------------------------------
+
+SHARED = "/srv/shared/.corral/leases"
+
+
+def leased(directory: str, found: LeaseFacts | None, text: str = "", **units: Unit) -> t.Any:
+    there = dataclasses.replace(facts("", None, **units), texts={QEMU_CONF: text, LOCKD_CONF: text}, leases=found)
+    return plan_daemon.decide(plan_daemon.spec(params(block="mine", leases=directory)), MONOLITHIC, there)
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_leases_are_a_directory_two_settings_and_a_socket(directory: bool) -> None:
+    """The directory comes first: libvirt does not start where it may not create it."""
+    found = LeaseFacts(plugin=True, directory=directory, filesystem="nfs4")
+    steps, restart, changes = leased(SHARED, found, virtlockd=Unit(exists=True))
+    written = {step.path: step.content.splitlines()[1:-1] for step in steps if isinstance(step, WriteFile)}
+    assert written == {QEMU_CONF: ['lock_manager = "lockd"'], LOCKD_CONF: [f'file_lockspace_dir = "{SHARED}"']}
+    assert [each for each in steps[:1] if isinstance(each, MakeLeases)] == [MakeLeases(SHARED)] * (not directory)
+    assert EnableSockets((LOCKD_SOCKET,)) in steps
+    assert restart and [each.unit for each in restart.due] == [DAEMON]
+    assert {each.where for each in changes} >= {QEMU_CONF, LOCKD_CONF}
+
+
+def test_without_leases_both_settings_go_and_the_socket_stays() -> None:
+    text = f"{BEGIN}lock_manager = 1\n{END}"
+    steps, restart, _changes = leased("", None, text)
+    assert [(step.path, step.content) for step in steps] == [(QEMU_CONF, ""), (LOCKD_CONF, "")] and restart
+
+
+@pytest.mark.parametrize(
+    ("found", "exists", "text"),
+    [
+        (LeaseFacts(plugin=False, directory=True, filesystem="nfs4"), True, "libvirt-daemon-plugin-lockd"),
+        (LeaseFacts(plugin=True, directory=True, filesystem="nfs4"), False, "libvirt-daemon-lock"),
+        (
+            LeaseFacts(plugin=True, directory=True, filesystem=None),
+            True,
+            f"{SHARED}: it is on a filesystem of this host",
+        ),
+    ],
+)
+def test_leases_that_would_not_work_are_refused(found: LeaseFacts, exists: bool, text: str) -> None:
+    with pytest.raises(Refused, match=text):
+        leased(SHARED, found, virtlockd=Unit(exists=exists))
+
+
+def test_leases_have_one_directory_and_one_option() -> None:
+    said("leases", "qemu_settings", leases="shared", qemu_settings={"lock_manager": "sanlock"})
+
+
+def test_a_lease_is_held_while_the_lock_manager_has_its_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = files_leases.name("/dev/loop142")
+    assert name == "560b32981a4d267afb480dd0735ed2861304f3e851dfb1ed3299d54064c1fbea"  # as libvirt 9.0 names it
+    monkeypatch.setattr(files_leases, "_PID", str(tmp_path / "pid"))
+    assert files_leases.held(str(tmp_path)) == set()
+    (tmp_path / "pid").write_text(str(os.getpid()))
+    folder = tmp_path / "a/leases"
+    files_leases.make(str(folder))
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent)] == [0o700, 0o700]
+    with (folder / name).open("w"), (tmp_path / "other").open("w"):
+        assert files_leases.held(str(folder)) == {name}
+    assert files_leases.held(str(folder)) == set()
+    with pytest.raises(Failed, match=f"cannot create {tmp_path}/pid/x"):
+        files_leases.make(str(tmp_path / "pid/x"))
+
+
+def test_guests_without_a_lease_for_each_disk_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    disks = {"web": ["/a", "/b"], "db": ["/a"], "diskless": [], "app": ["/c"]}
+    monkeypatch.setattr(libvirt_daemon, "disks", lambda: disks)
+    monkeypatch.setattr(files_leases, "held", lambda _directory: {*map(files_leases.name, ("/a", "/c"))})
+    assert run_daemon._unleased(SHARED) == ["web"]
 
 
 # Which daemons -------------------------------------------------------------------------------------------------------

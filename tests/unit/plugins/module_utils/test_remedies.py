@@ -8,10 +8,12 @@ import os
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import connection
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy, remedy_of
 from ansible_collections.corral.virt.tests.tools import payload
 
@@ -105,3 +107,14 @@ def test_a_user_is_told_to_become_root(tmp_path: Path) -> None:
     (tmp_path / "secret").touch(mode=0)
     with pytest.raises(Failed, match=r"run as root \(become: true\)"), explained("read it"):
         (tmp_path / "secret").read_text()
+
+
+@pytest.mark.parametrize(
+    "text", ["resource busy: Lockspace resource '347c' is locked", 'Failed to get "write" lock\nIs another process']
+)
+def test_a_disk_in_use_names_the_command_that_asks_all_hosts(text: str) -> None:
+    with pytest.raises(Failed, match=r"on another host .*; ansible-playbook corral\.virt\.query"):
+        with connection.explained("start guest", "web"):
+            raise libvirt.libvirtError(text)
+    with pytest.raises(Failed, match=r"look there$"), connection.explained("start guest", "web", "look there"):
+        raise libvirt.libvirtError(text)
