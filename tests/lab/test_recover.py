@@ -292,7 +292,7 @@ def test_with_leases_no_disk_is_opened_twice() -> None:
     assert "is locked" in on2("virsh start two 2>&1; true") and not on2("virsh list --name")
     options = {"corral.virt.virt_domain": {"name": "two", "state": "running"}}
     told = flat(LAB.play(options, hosts="hyper2", ok=False))
-    assert "is locked; a guest here or on another host" in told and "corral.virt.query" in told, told
+    assert "is locked; run ansible-playbook corral.virt.query to find the guest" in told, told
     on1("virsh -q destroy one")
     on2("virsh -q start two")
     assert "is locked" in on1("virsh start one 2>&1; true")

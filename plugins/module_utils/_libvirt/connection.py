@@ -127,10 +127,7 @@ _RUN_AGAIN = "its libvirt daemon was restarted or has crashed (journalctl -u lib
 _NO_BACKEND = "missing backend for pool type"
 # The lock manager, or QEMU itself, found a disk in use.
 _IN_USE = re.compile("""Lockspace resource '.*' is locked|Failed to get "write" lock""")
-_HOLDER = (
-    "a guest here or on another host has its disk open or holds the lease of it; ansible-playbook corral.virt.query "
-    "asks all hosts and shows the disks of their guests"
-)
+_HOLDER = "run ansible-playbook corral.virt.query to find the guest, here or on another host, that has its disk in use"
 # Of a guest that ends as its migration begins, libvirt 9.0 keeps a job that nobody ends.
 _HELD = "remoteDispatchDomainMigratePerform"
 _LET_GO = "if nobody migrates it, restart the libvirt daemon of that host (guests go on running), and run again"

@@ -113,7 +113,7 @@ def test_a_user_is_told_to_become_root(tmp_path: Path) -> None:
     "text", ["resource busy: Lockspace resource '347c' is locked", 'Failed to get "write" lock\nIs another process']
 )
 def test_a_disk_in_use_names_the_command_that_asks_all_hosts(text: str) -> None:
-    with pytest.raises(Failed, match=r"on another host .*; ansible-playbook corral\.virt\.query"):
+    with pytest.raises(Failed, match=r"; run ansible-playbook corral\.virt\.query to find .* on another host"):
         with connection.explained("start guest", "web"):
             raise libvirt.libvirtError(text)
     with pytest.raises(Failed, match=r"look there$"), connection.explained("start guest", "web", "look there"):
