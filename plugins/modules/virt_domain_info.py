@@ -156,6 +156,12 @@ domains:
       type: dict
       returned: always
       sample: {age_s: 7200, proven_age_s: 172800, every_s: 86400, proven_every_s: 604800, late: false}
+    ha:
+      description: C(mode) and C(priority) of O(corral.virt.virt_domain#module:ha), with which another host runs the
+        guest when its host is dead. V(null) for a guest that is not protected.
+      type: dict
+      returned: always
+      sample: {mode: restart, priority: 100}
     ssh_host_key: {description: Public SSH host key that was created with the seed., type: str, returned: always}
     arguments:
       description: Arguments of M(corral.virt.virt_domain) that describe the guest. Null if its definition cannot be

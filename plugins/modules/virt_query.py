@@ -87,6 +87,12 @@ domains:
       type: dict
       returned: always
       sample: {age_s: 7200, proven_age_s: 172800, every_s: 86400, proven_every_s: 604800, late: false}
+    ha:
+      description: C(mode) and C(priority) of O(corral.virt.virt_domain#module:ha), with which another host runs the
+        guest when its host is dead. V(null) for a guest that is not protected.
+      type: dict
+      returned: always
+      sample: {mode: restart, priority: 100}
     unfinished: {description: Whether an interrupted run left its disks incomplete., type: bool, returned: always}
     moving:
       description: Destination host of the guest while a migration record exists; otherwise null.

@@ -32,6 +32,7 @@ WEB1: dict[str, t.Any] = {
     "tags": ["front", "apart-web"],
     "snapshots": {"count": 3, "oldest_age_s": 9 * 86400},
     "backup": {"age_s": 7200, "proven_age_s": 9 * 86400, "every_s": 86400, "proven_every_s": 7 * 86400, "late": True},
+    "ha": {"mode": "restart", "priority": 100},
 }
 OFF: dict[str, t.Any] = {
     "name": "a-guest-that-is-off",

@@ -676,31 +676,31 @@ DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
     "virt_domain": 331,  # with all that is looked at before a disk or a definition goes, and the check of seeds
     "virt_domains": 331,  # and all that a definition may need of its host
-    "virt_domain_info": 153,
+    "virt_domain_info": 156,
     "virt_host_info": 62,  # with thin pools, and the notes on disks that are being removed
     "virt_image": 176,  # likewise, and every style of lists of checksums, and archives
 }
 BUDGETS_KIB |= {
-    "virt_pool": 89,
+    "virt_pool": 91,
     "virt_network": 97,  # with the addresses, routes and packet filter of the host
     "virt_network_info": 50,
     "virt_pool_info": 75,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
     "virt_disk_move": 252,  # with what goes on in the background, and logical volumes
-    "virt_pool_drain": 258,
+    "virt_pool_drain": 261,
     "virt_backup": 146,
     "virt_backup_files": 62,
     "virt_backup_info": 60,
     "virt_snapshot": 290,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 366,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_restore": 370,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_prove": 390,  # with all of a restore
     "virt_snapshot_info": 67,
-    "virt_secret": 75,
+    "virt_secret": 77,
     "virt_secret_info": 73,
     "virt_volume": 167,  # with the snapshots inside it
-    "virt_volume_info": 58,
-    "virt_image_info": 76,
+    "virt_volume_info": 60,
+    "virt_image_info": 78,
 }  # nouns by table: rows, their options and the stages of a plan
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
@@ -711,7 +711,7 @@ BUDGETS_KIB |= {
     "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is
     "virt_bridge": 58,
     "virt_firewall": 37,
-    "virt_daemon": 44,
+    "virt_daemon": 50,  # with leases
     "virt_mounts": 64,  # with encrypted devices and images
     "virt_tuning": 40,
     "virt_writable": 48,

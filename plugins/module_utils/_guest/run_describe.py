@@ -47,6 +47,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "autostart": bool(item.isPersistent() and item.autostart()),
             "snapshots": run_summary.snapshots(item),
             "backup": run_summary.backup(root),
+            "ha": run_summary.protection(root),
         }
     sighted = xml_summary.sighted(root, recorded.get("seen", ())) if state == "running" else []
     report.update(_hardware(root, fields, run_summary.block_sizes(statistics)))

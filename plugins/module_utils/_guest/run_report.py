@@ -35,7 +35,7 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
         )
         return run_summary.guests(
             connection,
-            more=lambda root: {"backup": run_summary.backup(root)},
+            more=lambda root: {"backup": run_summary.backup(root), "ha": run_summary.protection(root)},
             asked=lambda item: _snapshots(item, search.names),
         )
 

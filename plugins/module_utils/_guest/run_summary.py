@@ -65,6 +65,15 @@ def backup(root: t.Any) -> dict[str, t.Any]:
     return {"age_s": ages[0], "proven_age_s": ages[1], "every_s": due[0], "proven_every_s": due[1], "late": late}
 
 
+def protection(root: t.Any) -> dict[str, t.Any] | None:
+    """How another host runs a guest when its host is dead, and the priority; None for a guest that is not protected."""
+    found = root.find(f"metadata/{{{CORRAL}}}guest/{{{CORRAL}}}ha")
+    if found is None:
+        return None
+    priority = found.get("priority", "")
+    return {"mode": found.get("mode", "restart"), "priority": int(priority) if priority.isdecimal() else 0}
+
+
 def active(guests: t.Iterable[Described]) -> list[Described]:
     """The guests that have a process on the host."""
     return [guest for guest in guests if guest["state"] in ACTIVE]

@@ -159,7 +159,7 @@ _BACKUP = ("age_s", "proven_age_s", "every_s", "proven_every_s")
 
 
 def _guest(item: Told) -> dict[str, t.Any]:
-    backup = item.get("backup") or {}
+    backup, ha = item.get("backup") or {}, item.get("ha") or None
     return {
         "name": str(item["name"]),
         "uuid": str(item["uuid"]),
@@ -180,6 +180,9 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "tags": _texts(item.get("tags")),
         "snapshots": {name: _number((item.get("snapshots") or {}).get(name)) for name in ("count", "oldest_age_s")},
         "backup": {**{name: _number(backup.get(name)) for name in _BACKUP}, "late": bool(backup.get("late"))},
+        "ha": {"mode": str(ha.get("mode")), "priority": _number(ha.get("priority"))}
+        if (ha := item.get("ha"))
+        else None,
     }
 
 

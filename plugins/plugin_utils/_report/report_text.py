@@ -85,6 +85,8 @@ def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] |
         lines += _snapshots(item.get("snapshots") or {})
         backup = tables.backup_ages(item.get("backup") or {})
         lines += [f"  Backup: {backup}"] if backup != "-" else []
+        if ha := item.get("ha"):
+            lines.append(f"  Protected: {ha['mode']}, priority {ha['priority']}")
     return lines
 
 

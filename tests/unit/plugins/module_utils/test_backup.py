@@ -743,3 +743,16 @@ def test_durations() -> None:
     with pytest.raises(BadInput, match="at: every and proven count from now"):
         plan_backup_info.checked(noon)
     assert plan_backup_info.checked({**noon, "every": None}).at_s == 1_795_608_000
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ("", None),
+        ("<c:ha mode='restart'/>", {"mode": "restart", "priority": 0}),
+        ("<c:ha mode='restart' priority='100'/>", {"mode": "restart", "priority": 100}),
+    ],
+)
+def test_a_guest_tells_whether_it_is_protected(record: str, told: object) -> None:
+    guest = f"<c:guest xmlns:c='urn:corral:virt:guest:1'>{record}</c:guest>"
+    assert run_summary.protection(parse(f"<domain><metadata>{guest}</metadata></domain>")) == told
