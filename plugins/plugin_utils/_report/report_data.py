@@ -180,9 +180,7 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "tags": _texts(item.get("tags")),
         "snapshots": {name: _number((item.get("snapshots") or {}).get(name)) for name in ("count", "oldest_age_s")},
         "backup": {**{name: _number(backup.get(name)) for name in _BACKUP}, "late": bool(backup.get("late"))},
-        "ha": {"mode": str(ha.get("mode")), "priority": _number(ha.get("priority"))}
-        if (ha := item.get("ha"))
-        else None,
+        "ha": ha and {"mode": str(ha.get("mode")), "priority": _number(ha.get("priority"))},
     }
 
 
