@@ -86,10 +86,13 @@ ha:
 ha.mode: V(restart) protects the guest; V(none) removes the protection and all options below. Required with them.
 ha.priority: Guests with a higher priority start first. Without it, V(0).
 ha.group: Word for guests that belong together. Recorded only.
-ha.max_restarts: Most restarts on one host. Recorded only; C(recover) starts a guest once.
-ha.colocate: Words; guests with the same word belong on one host. Recorded only; C(recover) does not follow it.
-ha.apart: Words; guests with the same word that C(recover) places at once get different hosts.
-ha.prefer: Hypervisors; C(recover) chooses one of them if it has room.
+ha.max_restarts: Most restarts on one host, then Pacemaker (P(corral.virt.cluster#role)) moves the guest to another one.
+  Without it, there is no limit. C(recover) starts a guest once.
+ha.colocate: Words; guests with the same word that C(recover) places at once get one host. In a cluster with Pacemaker,
+  they run on one host if it has room.
+ha.apart: Words; guests with the same word that C(recover) places at once get different hosts. In a cluster with
+  Pacemaker, they never run on one host.
+ha.prefer: Hypervisors; C(recover) or Pacemaker chooses one of them if it has room.
 vcpus:
   - Number of vCPUs, or a dictionary with the keys below. Required for a new guest.
   - A number changes the current count, and also the maximum if both were equal.

@@ -1,5 +1,6 @@
 """Role cluster on three hosts: a device that lies keeps it from starting; a second run changes nothing; a host that dies is
-switched off by a peer before its guest starts elsewhere, once. Judged by crm_mon, virsh, ps and the power switch itself.
+switched off by a peer before its guest starts elsewhere, once; the guest of a member that leaves goes on elsewhere.
+Judged by crm_mon, virsh, ps and the power switch itself.
 
 The switch really ends a host's machine; what it does not show is in power_switch.py.
 """
@@ -30,12 +31,14 @@ LAB = Hypervisors("cluster")
 HOSTS = ("hyper1", "hyper2", "hyper3")
 SHARED = "/srv/shared"
 UUID = "2f1c8a5e-7d0b-4a55-9a1c-3f5b0c7e9d42"
+RESOURCE = {"name": "g", "uuid": UUID, "store": SHARED, "stop_timeout": 60}
 PORT = "8765"
 PORTS = ["16514/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of Gluster
 KEEP = ROOT / "roles/hypervisor/files/corral_keep.py"
 on1 = functools.partial(LAB.on, "hyper1")
 GUEST = f"""<domain type='qemu'><name>g</name><uuid>{UUID}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
-<metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:ha priority='1'/></corral:guest></metadata>
+<metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:ha priority='1' max-restarts='4'>
+<corral:prefer>hyper2</corral:prefer></corral:ha></corral:guest></metadata>
 <os><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features>
 <devices><disk type='file' device='disk'><driver name='qemu' type='raw' cache='none'/><source file='{SHARED}/g.raw'/>
 <target dev='vda' bus='virtio'/></disk><serial type='pty'/></devices></domain>"""
@@ -46,7 +49,7 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Three hypervisors on a power switch, and a Gluster volume of hyper1 on all; what the switch was told."""
     folder = tmp_path_factory.mktemp("switch")
     log, agent = folder / "log", folder / "fence_lab"
-    with hypervisors("cluster", "hypervisor", hosts=3), log.open("w") as stream:
+    with hypervisors("cluster", "hypervisor", "firewall", "pki", hosts=3), log.open("w") as stream:
         program: list[str | Path] = [sys.executable, HERE / "power_switch.py", LAB.name, PORT, agent]
         switch = subprocess.Popen(program, stdout=stream, stderr=subprocess.STDOUT)
         try:
@@ -110,12 +113,13 @@ def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(swit
     disk = base64.b64encode(boot_sector(1)).decode()
     on1(f"base64 -d >{SHARED}/g.raw && truncate -s 8M {SHARED}/g.raw", given=disk)
     LAB.on("hyper2", "cat >/root/g.xml && virsh -q define /root/g.xml && corral-keep save", given=GUEST)
-    guest = {"name": "g", "uuid": UUID, "store": SHARED, "stop_timeout": 60}
     on1(
         "crm_attribute --node hyper1 --name standby --update on; crm_attribute --node hyper3 --name standby --update on"
     )
-    role(cluster_guests=[guest])
+    role(cluster_guests=[RESOURCE])
     until(lambda: where() == ["hyper2"], 120)
+    made = on1("cibadmin --query")
+    assert 'id="corral-rule-g-on-hyper2"' in made and 'name="migration-threshold" value="5"' in made
     on1("for n in hyper1 hyper3; do crm_attribute --node $n --name standby --update off; done; crm_resource --wait")
     assert where() == ["hyper2"]
     begun = time.monotonic()
@@ -130,3 +134,29 @@ def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(swit
     fenced = on1("stonith_admin --history hyper2")
     assert "reboot of hyper2 successful" in fenced, fenced
     assert "started by Pacemaker" in on1(f"cat {SHARED}/.corral/guests/{UUID}/owner")
+
+
+def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
+    """First the host that was switched off comes back; the guest prefers it, and stays all the same."""
+    (host,) = where()
+    urllib.request.urlopen(f"http://{LAB.gateway}:{PORT}/hyper2/on").read()
+    mounted = (
+        f"timeout 3 ssh -F {LAB.folder}/ssh_config hyper2 mount -t glusterfs hyper1:/vms {SHARED} && echo yes || true"
+    )
+    until(lambda: "yes" in LAB.run("sh", "-c", mounted), 120)
+    until(lambda: sorted(on1("crm_node --partition").split()) == sorted(HOSTS), 120)
+    on1("crm_resource --wait")
+    assert where() == [host]
+    leaves = LAB.folder / f"inventory/host_vars/{host}/cluster.yml"
+    leaves.parent.mkdir(parents=True, exist_ok=True)
+    leaves.write_text("cluster_state: absent\n")
+    role(cluster_guests=[RESOURCE])
+    (now,) = where()
+    assert now != host and "-incoming" in LAB.on(now, f"pgrep -af '[-]uuid {UUID}'"), "it was not started anew"
+    assert sorted(LAB.on(now, "crm_node --list").split()[1::3]) == sorted({*HOSTS} - {host})
+    left = (
+        "systemctl is-active corosync pacemaker; ls /etc/corosync/corosync.conf /etc/corosync/authkey 2>/dev/null; true"
+    )
+    assert LAB.on(host, left).split() == ["inactive", "inactive"]
+    told = role(cluster_guests=[RESOURCE])
+    assert told.count("changed=0") == len(HOSTS), told[-2000:]

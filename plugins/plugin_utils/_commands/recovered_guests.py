@@ -168,7 +168,7 @@ def _kept(name: str, uuid: str, line: Result, chosen: str, *, defined: bool, hos
         "interfaces": [{"name": f"eth{index}", **nic} for index, nic in enumerate(needs["interfaces"])],
         "disks": [],  # they are there already
         "apart": sorted({*needs["apart"], *after_prefix(tags, APART)}),
-        "together": sorted(after_prefix(tags, TOGETHER)),
+        "together": sorted({*needs.get("colocate", ()), *after_prefix(tags, TOGETHER)}),  # earlier versions kept none
         "prefer": [host for host in needs["prefer"] if host in hosts],
         **({"machine": needs["machine"]} if needs["machine"] else {}),
         **({"host": chosen} if chosen else {}),

@@ -162,7 +162,10 @@ def guest_of(document: str) -> Guest:
         "tags": [] if record is None else [tag.text or "" for tag in record.iterfind(f"{CORRAL}tag")],
         "machine": "" if kind is None else kind.get("machine", ""),
         "priority": int(ha.get("priority") or 0) if ha is not None else 0,
-        **{word: [one.text or "" for one in holder.iterfind(f"{CORRAL}{word}")] for word in ("apart", "prefer")},
+        **{
+            word: [one.text or "" for one in holder.iterfind(f"{CORRAL}{word}")]
+            for word in ("apart", "colocate", "prefer")
+        },
     }
     boot, source = root.find("os"), root.find("os/nvram/source")
     nvram = (root.findtext("os/nvram") or "").strip() if source is None else source.get("file", "")

@@ -163,9 +163,67 @@ EMPTY = (
 )
 
 
-def test_pacemaker_has_what_is_wanted_and_keeps_what_others_set() -> None:
+def kept(store: Path, name: str, ha: str) -> dict[str, str]:
+    """A guest whose definition corral-keep keeps, as an item of cluster_guests."""
+    uuid = f"2f1c8a5e-0000-4000-8000-{int(name, 36):012d}"
+    folder = store / ".corral/guests" / uuid
+    folder.mkdir(parents=True, exist_ok=True)
+    guest = f"<corral:guest xmlns:corral='urn:corral:virt:guest:1'>{ha}</corral:guest>"
+    (folder / "domain.xml").write_text(f"<domain><name>{name}</name><metadata>{guest}</metadata></domain>")
+    return {"name": name, "uuid": uuid, "store": str(store)}
+
+
+def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
     cib = ET.fromstring(EMPTY)
-    settings = {"properties": {"stonith-enabled": "true"}, "fencing": {"a": IPMI, "b": IPMI}, "guests": [GUEST]}
+    apart, shop = "<corral:apart>web</corral:apart>", "<corral:colocate>shop</corral:colocate>"
+    guests = [
+        kept(tmp_path, "web1", f"<corral:ha mode='restart' priority='7' max-restarts='2'>{apart}{shop}</corral:ha>"),
+        kept(
+            tmp_path,
+            "web2",
+            f"<corral:ha>{apart}<corral:prefer>b</corral:prefer><corral:prefer>x</corral:prefer></corral:ha>",
+        ),
+        {**kept(tmp_path, "db1", f"<corral:ha priority='9'>{shop}</corral:ha>"), "priority": 3},
+    ]
+    settings = {"properties": {}, "fencing": {"a": IPMI, "b": IPMI}, "guests": guests}
+    applied(cib, settings)
+    meta = {
+        name: {each.get("name"): each.get("value") for each in cib.iterfind(f".//*[@id='guest-{name}-meta']/nvpair")}
+        for name in ("web1", "web2", "db1")
+    }
+    assert {name: (one["priority"], one["migration-threshold"]) for name, one in meta.items()} == {
+        "web1": ("7", "3"),
+        "web2": ("0", "INFINITY"),
+        "db1": ("3", "INFINITY"),
+    }
+    found = [dict(each.attrib) for each in cib.iterfind("configuration/constraints/*")]
+    rules = [each for each in found if each.pop("id").startswith("corral-rule-")]
+    assert rules == [
+        {"rsc": "guest-web2", "node": "b", "score": "50"},
+        {"rsc": "guest-web1", "with-rsc": "guest-db1", "score": "10000"},
+        {"rsc": "guest-web2", "with-rsc": "guest-web1", "score": "-INFINITY"},
+    ]
+    assert applied(cib, settings) == []
+    kept(tmp_path, "web2", "<corral:ha/>")
+    assert applied(cib, settings) == ["delete corral-rule-web2-on-b", "delete corral-rule-web2-without-web1"]
+
+
+def test_a_guest_that_members_cannot_start_is_refused(tmp_path: Path) -> None:
+    guests = [GUEST, kept(tmp_path, "web2", ""), {**GUEST, "name": "web3"}]
+    with pytest.raises(PROGRAM.Problem) as told:
+        PROGRAM.changes(ET.fromstring(EMPTY), {"properties": {}, "fencing": {}, "guests": guests})
+    lines = str(told.value).splitlines()
+    assert [line.partition(" (")[0] for line in lines] == [
+        "cannot read the definition of web1, from which members start it",
+        "web2 is not protected: set its ha.mode by virt_domain",
+        "cannot read the definition of web3, from which members start it",
+    ]
+
+
+def test_pacemaker_has_what_is_wanted_and_keeps_what_others_set(tmp_path: Path) -> None:
+    cib = ET.fromstring(EMPTY)
+    guests = [kept(tmp_path, "web1", "<corral:ha/>")]
+    settings = {"properties": {"stonith-enabled": "true"}, "fencing": {"a": IPMI, "b": IPMI}, "guests": guests}
     made = [f"create corral-fence-{node}{end}" for node in "ab" for end in ("", "-elsewhere")]
     assert applied(cib, settings) == ["set stonith-enabled to true", *made, "create guest-web1"]
     assert applied(cib, settings) == []

@@ -61,6 +61,7 @@ def test_a_definition_tells_what_another_host_needs(keep: t.Any) -> None:
         "machine": "q35",
         "priority": 7,
         "apart": ["db"],
+        "colocate": [],
         "prefer": [],
     }
     assert not keep.guest_of(document(ha="")).protected

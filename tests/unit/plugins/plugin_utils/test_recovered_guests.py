@@ -20,6 +20,7 @@ NEEDS = {
     "machine": "q35",
     "priority": 0,
     "apart": ["db"],
+    "colocate": ["cache"],
     "prefer": ["hyper1", "elsewhere"],
 }
 
@@ -61,7 +62,7 @@ def test_guests_of_the_dead_host_are_claimed_from_it_the_most_important_first() 
         "interfaces": [{"name": "eth0", "bridge": "br0"}],
         "disks": [],
         "apart": ["db", "web"],
-        "together": ["shop"],
+        "together": ["cache", "shop"],
         "prefer": ["hyper1"],
         "machine": "q35",
     }
