@@ -89,7 +89,6 @@ def test_roles_set_up_hypervisors_one_after_another_and_guests_are_not_placed_so
     assert "hyper2, hyper3 cannot be queried: this play has serial" in re.sub(r"\s+", " ", refused)
 
 
-@pytest.mark.deep
 def test_check_mode_says_what_stays_and_writes_nothing(lab: Hypervisors) -> None:
     # A checkpoint stays where it is; a snapshot goes with its guest.
     lab.on("hyper1", "virsh start kept && virsh checkpoint-create-as kept before && virsh destroy kept")

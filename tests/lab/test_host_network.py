@@ -602,6 +602,29 @@ PLAIN: dict[str, dict[str, str]] = {
 }
 
 
+TRUNK = {**BRIDGE, "vars": {"virt_bridges": [{"name": "br0", "port": "host0", "vlan_filtering": True}]}}
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("provider", ["networkd", "ifupdown", "networkmanager"])
+def test_a_bridge_that_filters_vlans_has_all_on_its_port(machine: Hypervisors, provider: str) -> None:
+    """Also after a power cut; the host itself stays in the VLAN without a tag."""
+    lab = machine
+    begin_as(lab, provider, PLAIN[provider])
+    after = network(lab).replace("host0", "br0")
+
+    def is_trunk() -> bool:
+        shown = lab.on(HOST, "ip -d link show br0; bridge -compressvlans vlan show dev host0")
+        return "vlan_filtering 1" in shown and {"1", "2-4094"} <= {*shown.split()} and "PVID Egress Untagged" in shown
+
+    assert changed(lab.play(TRUNK)) >= 1 and network(lab) == after and is_trunk()
+    for flags in (["--check"], []):
+        assert changed(lab.play(TRUNK, flags=flags)) == 0
+    power_cycle(lab)
+    until(lambda: network(lab) == after and is_trunk())
+    assert changed(lab.play(TRUNK)) == 0
+
+
 class Pulse:
     """Pings the host all the time, from an address behind its gateway: how long nobody answered, at most."""
 

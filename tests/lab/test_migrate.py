@@ -313,7 +313,6 @@ def test_off_it_moves_with_its_disks(lab: Hypervisors, guests: dict[str, Guest],
     guest.intact()
 
 
-@pytest.mark.deep
 def test_what_is_sparse_stays_sparse(lab: Hypervisors, guests: dict[str, Guest]) -> None:
     """And an overlay stays one, on the same image. The tests after this one find both guests on hyper2."""
     for kind in ("delta", "full"):
