@@ -196,7 +196,6 @@ def test_power_states(lab: Commands) -> None:
     assert lab.state("a") == {"hyper1": "shut off (shutdown)"}
 
 
-@pytest.mark.deep
 def test_a_guest_that_does_not_obey(lab: Commands) -> None:
     """web1 has no system: what is waited for is told, and then it is red, or forced."""
     output = lab.do("shutdown", tag="front", wait_timeout=7, ok=False)
@@ -239,7 +238,6 @@ def test_a_guest_that_hangs_or_is_off_is_told_by_what_it_does_and_not_waited_for
     assert "skipped" in lab.run(*wait, "-a", "name=a hypervisor=hyper1", "--check").lower()
 
 
-@pytest.mark.deep
 def test_a_guest_gets_another_name(lab: Commands) -> None:
     """The tests after this one know it by that: its files are called as before, and are still its own."""
     before, (host, *_none) = lab.world(), [*lab.state("web1")]
@@ -270,7 +268,6 @@ def test_nobody_is_found(lab: Commands) -> None:
     assert lab.world() == before
 
 
-@pytest.mark.deep
 def test_migrate_chooses_where_to(lab: Commands) -> None:
     ((here, _state),) = lab.state("web9").items()
     (there,) = {*HOSTS} - {here}
