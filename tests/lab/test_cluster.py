@@ -140,9 +140,8 @@ def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
     """First the host that was switched off comes back; the guest prefers it, and stays all the same."""
     (host,) = where()
     urllib.request.urlopen(f"http://{LAB.gateway}:{PORT}/hyper2/on").read()
-    mounted = (
-        f"timeout 3 ssh -F {LAB.folder}/ssh_config hyper2 mount -t glusterfs hyper1:/vms {SHARED} && echo yes || true"
-    )
+    mount = f"mountpoint -q {SHARED} || mount -t glusterfs hyper1:/vms {SHARED}"
+    mounted = f"timeout 60 ssh -F {LAB.folder}/ssh_config -o ConnectTimeout=3 hyper2 '{mount}' && echo yes || true"
     until(lambda: "yes" in LAB.run("sh", "-c", mounted), 120)
     until(lambda: sorted(on1("crm_node --partition").split()) == sorted(HOSTS), 120)
     on1("crm_resource --wait")
