@@ -152,7 +152,8 @@ def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
     role(cluster_guests=[RESOURCE])
     (now,) = where()
     assert now != host and "-incoming" in LAB.on(now, f"pgrep -af '[-]uuid {UUID}'"), "it was not started anew"
-    assert sorted(LAB.on(now, "crm_node --list").split()[1::3]) == sorted({*HOSTS} - {host})
+    nodes = re.findall(r' uname="(\w+)"', LAB.on(now, "cibadmin --query --scope nodes"))
+    assert sorted(nodes) == sorted({*HOSTS} - {host})
     left = (
         "systemctl is-active corosync pacemaker; ls /etc/corosync/corosync.conf /etc/corosync/authkey 2>/dev/null; true"
     )
