@@ -97,6 +97,7 @@ def awx(tmp_path: Path, collections: str) -> t.Iterator[Setup]:
         yield Setup(tmp_path, url, kept, collections)
 
 
+@pytest.mark.deep  # it makes every job template, twice; the tests after it ask the same of a few
 def test_everything_is_set_up_once_and_changes_are_seen(awx: Setup) -> None:
     output = awx.run("--check", **FEW_ONLY)
     assert awx.code == 0 and awx.changed > 0 and awx.held.writes == [], output
