@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -62,8 +64,11 @@ def guests(uri: str = SYSTEM) -> list[str]:
 def disks(uri: str = SYSTEM) -> dict[str, list[str]]:
     """Files and block devices of the writable disks of each guest whose processors run, by the guest's name."""
     with opened(uri, readonly=True) as connection, explained("read the guests of", uri):
-        running = connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_RUNNING)
-        return {domain.name(): brief.writable(domain.XMLDesc()) for domain in running}
+        found = {}
+        for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_RUNNING):
+            with contextlib.suppress(NotFound), explained("read guest", uri):  # it has ended meanwhile
+                found[domain.name()] = brief.writable(domain.XMLDesc())
+        return found
 
 
 def security_drivers(uri: str = SYSTEM) -> list[str] | None:

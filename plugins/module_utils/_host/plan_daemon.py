@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
 import typing as t
@@ -44,6 +45,7 @@ __all__ = [
     "late",
     "passwords",
     "spec",
+    "unleased",
     "with_block",
     "work",
 ]
@@ -305,6 +307,15 @@ def _lease_directory(path: str, facts: DaemonFacts) -> list[HostStep]:
             "mount the filesystem that has the disks there first"
         )
     return [] if there.directory else [MakeLeases(path)]
+
+
+def unleased(disks: t.Mapping[str, t.Collection[str]], held: t.Collection[str]) -> list[str]:
+    """Names of guests without a lease for each of their disks, of which libvirt names a lease by the SHA-256."""
+    names = {
+        guest: {hashlib.sha256(path.encode(errors="surrogateescape")).hexdigest() for path in paths}
+        for guest, paths in disks.items()
+    }
+    return sorted(guest for guest, leases in names.items() if not leases <= {*held})
 
 
 def _sockets(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> list[str]:

@@ -13,8 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes as _changes
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host import (
-    files_leases,
-    files_other_runs,
+    files_daemon,
     files_start_block,
     files_systemd,
     libvirt_daemon,
@@ -78,7 +77,11 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
             lambda: libvirt_daemon.security_drivers() if installed and not host.busy else None,
             otherwise=lambda: libvirt_daemon.security_drivers() if installed and not restart else None,
         ),
-        **({"unleased": _unleased(wanted.leases)} if wanted.leases and installed and not host.busy else {}),
+        **(
+            {"unleased": plan_daemon.unleased(libvirt_daemon.disks(), files_daemon.held_leases(wanted.leases))}
+            if wanted.leases and installed and not host.busy
+            else {}
+        ),
         **({"failed": True, "msg": plan_daemon.late(restart, host.busy)} if restart and host.busy else {}),
     }
 
@@ -101,18 +104,10 @@ class _Host:
 
 _DOERS: dict[type[HostStep], t.Callable[[_Host, t.Any], None]] = {
     WriteFile: lambda _host, step: configuration.write(step.path, step.content, mode=step.mode),
-    MakeLeases: lambda _host, step: files_leases.make(step.path),
+    MakeLeases: lambda _host, step: files_daemon.make_leases(step.path),
     EnableSockets: lambda _host, step: files_systemd.enable(step.units),
     RestartDaemons: lambda host, step: host.restart(step),
 }
-
-
-def _unleased(directory: str) -> list[str]:
-    """Names of running guests without a lease for each of their disks."""
-    held = files_leases.held(directory)
-    return sorted(
-        name for name, paths in libvirt_daemon.disks().items() if not held >= {*map(files_leases.name, paths)}
-    )
 
 
 def _facts(there: Daemons, units: t.Mapping[str, Unit], leases: str | None) -> DaemonFacts:
@@ -121,7 +116,7 @@ def _facts(there: Daemons, units: t.Mapping[str, Unit], leases: str | None) -> D
         units=units,
         texts={path: configuration.read(path) for path in there.files},
         changed={path: time_s for path, time_s in times.items() if time_s is not None},
-        leases=files_leases.facts(leases) if leases else None,
+        leases=files_daemon.leases(leases) if leases else None,
     )
 
 
@@ -134,7 +129,7 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
             following = plan_daemon.ahead(step, jobs, locked=False, left_s=end - time.monotonic())
             if following == "lock":
                 jobs = plan_daemon.work(
-                    files_other_runs.held_by_others(libvirt_daemon.guests(), locks), libvirt_daemon.jobs()
+                    files_daemon.held_by_others(libvirt_daemon.guests(), locks), libvirt_daemon.jobs()
                 )
                 following = plan_daemon.ahead(step, jobs, locked=True, left_s=end - time.monotonic())
             if following == "restart":

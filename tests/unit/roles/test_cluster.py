@@ -209,7 +209,12 @@ def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
 
 
 def test_a_guest_that_members_cannot_start_is_refused(tmp_path: Path) -> None:
-    guests = [GUEST, kept(tmp_path, "web2", ""), {**GUEST, "name": "web3"}]
+    guests = [
+        GUEST,
+        kept(tmp_path, "web2", ""),
+        {**GUEST, "name": "web3"},
+        kept(tmp_path, "web4", "<corral:ha priority='x'/>"),
+    ]
     with pytest.raises(PROGRAM.Problem) as told:
         PROGRAM.changes(ET.fromstring(EMPTY), {"properties": {}, "fencing": {}, "guests": guests})
     lines = str(told.value).splitlines()
@@ -217,7 +222,20 @@ def test_a_guest_that_members_cannot_start_is_refused(tmp_path: Path) -> None:
         "cannot read the definition of web1, from which members start it",
         "web2 is not protected: set its ha.mode by virt_domain",
         "cannot read the definition of web3, from which members start it",
+        "web4 is not protected: set its ha.mode by virt_domain",
     ]
+
+
+def test_who_has_left_is_neither_a_member_nor_a_remote_node(tmp_path: Path) -> None:
+    nodes = (
+        '<nodes><node id="1" uname="hyper1"/><node id="4" uname="gone">\n<nvpair name="standby"/></node>'
+        '<node id="r" uname="far" type="remote"/><node uname="old" type="member" id="5"/><node id="6" uname="joined"/></nodes>'
+    )
+    known = {"__cluster_listed": {"stdout": nodes}, "__cluster_joined": {"stdout": "hyper1 joined"}}
+    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": {"hyper1": {}}}}}})
+    more = ["-e", json.dumps(known)]
+    found = value(tmp_path, "__cluster_left", FILES, {}, host="hyper1", inventory=inventory, arguments=more)
+    assert sorted(found) == ["gone", "old"]
 
 
 def test_pacemaker_has_what_is_wanted_and_keeps_what_others_set(tmp_path: Path) -> None:

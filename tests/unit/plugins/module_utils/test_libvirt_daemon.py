@@ -18,8 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host import (
-    files_leases,
-    files_other_runs,
+    files_daemon,
     files_systemd,
     libvirt_daemon,
     plan_daemon,
@@ -219,6 +218,8 @@ def test_clients_where_there_is_no_block_yet() -> None:
 # Leases --------------------------------------------------------------------------------------------------------------
 
 SHARED = "/srv/shared/.corral/leases"
+# As libvirt 9.0 names that of /dev/loop142.
+LEASE = "560b32981a4d267afb480dd0735ed2861304f3e851dfb1ed3299d54064c1fbea"
 
 
 def leased(directory: str, found: LeaseFacts | None, text: str = "", **units: Unit) -> t.Any:
@@ -269,26 +270,23 @@ def test_leases_have_one_directory_and_one_option() -> None:
 def test_a_lease_is_held_while_the_lock_manager_has_its_file_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = files_leases.name("/dev/loop142")
-    assert name == "560b32981a4d267afb480dd0735ed2861304f3e851dfb1ed3299d54064c1fbea"  # as libvirt 9.0 names it
-    monkeypatch.setattr(files_leases, "_PID", str(tmp_path / "pid"))
-    assert files_leases.held(str(tmp_path)) == set()
+    monkeypatch.setattr(files_daemon, "_LOCKD_PID", str(tmp_path / "pid"))
+    assert files_daemon.held_leases(str(tmp_path)) == set()
     (tmp_path / "pid").write_text(str(os.getpid()))
     folder = tmp_path / "a/leases"
-    files_leases.make(str(folder))
+    files_daemon.make_leases(str(folder))
     assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent)] == [0o700, 0o700]
-    with (folder / name).open("w"), (tmp_path / "other").open("w"):
-        assert files_leases.held(str(folder)) == {name}
-    assert files_leases.held(str(folder)) == set()
+    with (folder / LEASE).open("w"), (tmp_path / "other").open("w"):
+        assert files_daemon.held_leases(str(folder)) == {LEASE}
+    assert files_daemon.held_leases(str(folder)) == set()
     with pytest.raises(Failed, match=f"cannot create {tmp_path}/pid/x"):
-        files_leases.make(str(tmp_path / "pid/x"))
+        files_daemon.make_leases(str(tmp_path / "pid/x"))
 
 
-def test_guests_without_a_lease_for_each_disk_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    disks = {"web": ["/a", "/b"], "db": ["/a"], "diskless": [], "app": ["/c"]}
-    monkeypatch.setattr(libvirt_daemon, "disks", lambda: disks)
-    monkeypatch.setattr(files_leases, "held", lambda _directory: {*map(files_leases.name, ("/a", "/c"))})
-    assert run_daemon._unleased(SHARED) == ["web"]
+def test_guests_without_a_lease_for_each_disk_are_listed() -> None:
+    disks = {"web": ["/dev/loop142", "/b"], "db": ["/dev/loop142"], "diskless": [], "app": ["/c"]}
+    assert plan_daemon.unleased(disks, {LEASE, "of another guest"}) == ["app", "web"]
+    assert libvirt_daemon.disks("test:///default") == {"test": ["/guest/diskimage1"]}
 
 
 # Which daemons -------------------------------------------------------------------------------------------------------
@@ -718,7 +716,7 @@ def test_a_lock_that_nobody_can_take_is_not_waited_for(tmp_path: Path, monkeypat
     (tmp_path / "run/link.lock").symlink_to("/etc/passwd")
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "run"))
     with contextlib.ExitStack() as locks:
-        assert files_other_runs.held_by_others(["a/b", "x" * 300], locks) == []
+        assert files_daemon.held_by_others(["a/b", "x" * 300], locks) == []
 
 
 def test_a_folder_of_others_is_refused(host: Systemd, tmp_path: Path) -> None:
