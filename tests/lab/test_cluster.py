@@ -136,8 +136,8 @@ def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(swit
     assert "started by Pacemaker" in on1(f"cat {SHARED}/.corral/guests/{UUID}/owner")
 
 
-def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
-    """First the host that was switched off comes back; the guest prefers it, and stays all the same."""
+def test_a_host_that_returns_gets_no_guest_back() -> None:
+    """Not even one that prefers it."""
     (host,) = where()
     urllib.request.urlopen(f"http://{LAB.gateway}:{PORT}/hyper2/on").read()
     mount = f"mountpoint -q {SHARED} || mount -t glusterfs hyper1:/vms {SHARED}"
@@ -146,6 +146,58 @@ def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
     until(lambda: sorted(on1("crm_node --partition").split()) == sorted(HOSTS), 120)
     on1("crm_resource --wait")
     assert where() == [host]
+
+
+def shown() -> str:
+    """The guest's line of crm_mon, after all has settled."""
+    return next(
+        line for line in on1("crm_resource --wait; crm_mon --one-shot --inactive").splitlines() if "guest-g" in line
+    )
+
+
+def command(name: str, **options: str) -> str:
+    """What a playbook of the collection prints."""
+    given = [word for option in options.items() for word in ("-e", "=".join(option))]
+    return LAB.run("ansible-playbook", f"corral.virt.{name}", *LAB.ask_nobody, *given)
+
+
+def test_pacemaker_looks_away_while_playbooks_act() -> None:
+    """It keeps a guest off that was shut down, and finds the one that was moved; a host in maintenance gets none."""
+    (host,) = where()
+    command("force_off", guest="g")
+    assert shown().endswith("Stopped (disabled)") and where() == []
+    assert "have Pacemaker keep g running (guest-g)" in command("start", guest="g")
+    assert shown().endswith(f"Started {host}")
+    to = next(one for one in HOSTS if one != host)
+    command("migrate", guest="g", to=to)
+    assert shown().endswith(f"Started {to}") and where() == [to]
+    command("drain", host=to)
+    assert f"Node {to}: standby" in on1("crm_mon --one-shot") and to not in where()
+    command("undrain", host=to)
+    assert "standby" not in on1("crm_mon --one-shot")
+    assert "is-managed" not in on1("cibadmin --query") and "Failed Resource Actions" not in on1("crm_mon --one-shot")
+
+
+def test_a_guest_that_others_have_moved_is_found_and_not_started_again() -> None:
+    (host,) = where()
+    to = next(one for one in HOSTS if one != host)
+    LAB.on(host, f"virsh -q migrate --live --p2p --persistent --tls g qemu+tls://{to}/system")
+    until(lambda: shown().endswith(f"Started {to}"), 120)
+    assert where() == [to]
+    on1("crm_resource --cleanup --resource guest-g")
+
+
+def test_a_guest_that_leaves_the_cluster_runs_on() -> None:
+    before = where()
+    assert "delete guest-g, forget guest-g" in role()
+    assert "guest-g" not in on1("crm_resource --wait; crm_mon --one-shot --inactive") and where() == before
+    assert role().count("changed=0") == len(HOSTS)
+    role(cluster_guests=[RESOURCE])
+    assert shown().endswith(f"Started {before[0]}")
+
+
+def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
+    (host,) = where()
     leaves = LAB.folder / f"inventory/host_vars/{host}/cluster.yml"
     leaves.parent.mkdir(parents=True, exist_ok=True)
     leaves.write_text("cluster_state: absent\n")

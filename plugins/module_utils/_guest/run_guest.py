@@ -33,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
-from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power, run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -60,8 +60,11 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
         if is_system(connection.getURI()) and plan_guest.takes_disks(wanted):
             gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
         plan = _planned(wanted, _Host(connection, locks, gate, limit))
+        resource = run_pacemaker.resource(connection, plan.uuid)
+        plan = plan_power.entrusted(plan, wanted, resource)
         stored = run_definition.Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
-        told = gate.run(plan.steps, lambda step: _do(stored, step, removes=wanted.state == "absent"))
+        removes = wanted.state == "absent"
+        told = run_pacemaker.run(gate, resource, plan.steps, lambda step: _do(stored, step, removes=removes))
     return {
         **run_guests.result(wanted.name, plan, told),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_guests
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_prerequisites import missing
-from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power, run_pacemaker
 
 __all__ = ["OPTIONS", "all_wanted", "converge"]
 
@@ -56,9 +56,11 @@ def _wanted(item: t.Mapping[str, t.Any], problems: Problems) -> GuestSpec:
 def converge(connection: t.Any, wanted: GuestSpec, gate: Gate) -> dict[str, t.Any]:
     """Bring one guest to its state and return its result."""
     found = libvirt_power.find(connection, wanted.name, wanted.uuid)
-    plan = plan_power.plan(wanted, found)
+    resource = run_pacemaker.resource(connection, found.uuid if found else None)
+    plan = plan_power.entrusted(plan_power.plan(wanted, found), wanted, resource)
     plan_start.check_steps(wanted.name, plan.steps, lambda: _prerequisites(connection, found))
-    told = gate.run(plan.steps, lambda step: libvirt_power.do(connection, found.uuid if found else "", step))
+    uuid = found.uuid if found else ""
+    told = run_pacemaker.run(gate, resource, plan.steps, lambda step: libvirt_power.do(connection, uuid, step))
     return run_guests.result(wanted.name, plan, told)
 
 

@@ -58,6 +58,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdic
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_destination import lacking
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold import Hold
+from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal, run_owned_disks
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
@@ -165,6 +166,8 @@ class _Run:
         moving, dest = scene.recorded.get("moving") or "", self.params["dest"]
         plan_verdict.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
         task = plan_verdict.task(scene.seen, verdict, noted=self._noted(scene))
+        if task != "leave" and not before:
+            self._have_pacemaker_look_away(scene.uuid)
         if task != "reconcile":
             return self._finished(task, scene, verdict, before)
         if before:
@@ -173,6 +176,13 @@ class _Run:
         return self.gate.perform(
             lambda: self._reconciled(scene, first), otherwise=lambda: self._foretold(scene, verdict, first)
         )
+
+    def _have_pacemaker_look_away(self, uuid: str) -> None:
+        """If it runs the guest: afterwards it looks where the guest is."""
+        resource = run_pacemaker.resource(self.endpoints.source, uuid)
+        if resource:
+            run_pacemaker.hold(resource, self.gate, self._holds)
+            self.notes.append(f"Pacemaker does nothing with {resource.name} meanwhile, and looks for it then")
 
     def _reconciled(self, scene: _Scene, first: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         self.gate.run(first, lambda _step: self.reconcile(scene.uuid, scene.recorded))

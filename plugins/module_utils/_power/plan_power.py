@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import step
@@ -14,9 +15,19 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, Power
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
-from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Resource
 
-__all__ = ["check_state", "plan", "power_off", "state_change", "state_problems", "state_steps", "waiting_problems"]
+__all__ = [
+    "check_state",
+    "entrusted",
+    "holds",
+    "plan",
+    "power_off",
+    "state_change",
+    "state_problems",
+    "state_steps",
+    "waiting_problems",
+]
 
 Found = t.Union[FoundGuest, Power]
 
@@ -121,6 +132,42 @@ def state_steps(wanted: GuestSpec, found: Found | None) -> list[GuestStep]:
     if state != "present" and now == "crashed":
         return [*power_off(wanted, live), *table[state, "shutdown"]]
     return table.get((state, now), [])
+
+
+_ROLES = {
+    "running": "Started",
+    "paused": "Started",
+    "rebooted": "Started",
+    "shutdown": "Stopped",
+    "destroyed": "Stopped",
+}
+_HELD = (plan_power_steps.Start, plan_power_steps.Shutdown, plan_power_steps.Destroy, plan_power_steps.Entrust)
+
+P = t.TypeVar("P", bound="step.Plan[t.Any]")
+
+
+def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None) -> P:
+    """The plan for a guest that may be a resource of Pacemaker: that keeps it in the state; raises Refused."""
+    if resource is None:
+        return plan
+    if wanted.state == "absent":
+        raise Refused(
+            f"cannot remove {wanted.name}: Pacemaker runs it as {resource.name}; take it out of cluster_guests, run "
+            "the role corral.virt.cluster, and run again"
+        )
+    role = _ROLES.get(wanted.state, resource.role)
+    if role == resource.role:
+        return plan
+    return dataclasses.replace(
+        plan,
+        steps=(*plan.steps, plan_power_steps.Entrust(wanted.name, resource.name, role)),
+        changes=(*plan.changes, Change("target-role", resource.role, role)),
+    )
+
+
+def holds(steps: t.Iterable[object]) -> bool:
+    """True if Pacemaker must look away meanwhile: the guest stops or starts."""
+    return any(isinstance(one, _HELD) for one in steps)
 
 
 def power_off(wanted: GuestSpec, found: Found, *, wait: bool = True) -> list[GuestStep]:

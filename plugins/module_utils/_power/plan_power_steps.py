@@ -16,11 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state i
 
 __all__ = [
     "Destroy",
+    "Entrust",
     "GuestStep",
     "Note",
     "Patience",
     "Reboot",
     "Reset",
+    "Resource",
     "Resume",
     "Seen",
     "Shutdown",
@@ -216,6 +218,26 @@ class Reboot(Shutdown):
 @dataclasses.dataclass(frozen=True)
 class Destroy(GuestStep):
     """Power off the guest at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resource:
+    """A guest that Pacemaker runs."""
+
+    name: str  # of the resource
+    uuid: str  # of the guest
+    role: str  # Started or Stopped: what Pacemaker keeps it
+
+
+@dataclasses.dataclass(frozen=True)
+class Entrust(GuestStep):
+    """Have Pacemaker keep the guest running or off from now on."""
+
+    resource: str
+    role: str  # Started or Stopped
+
+    def __str__(self) -> str:
+        return f"have Pacemaker keep {self.guest} {'running' if self.role == 'Started' else 'off'} ({self.resource})"
 
 
 @dataclasses.dataclass(frozen=True)

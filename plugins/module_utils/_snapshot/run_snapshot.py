@@ -37,6 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Note
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import (
     files_snapshot,
@@ -233,7 +234,8 @@ class _Work:
         self._found = found = scene.found
         self._definition = run_definition.Definition(self.connection, found.uuid, found.xml)
         with self._unwritten, self._running_again(found):
-            done = gate.run(made.steps, self.do)
+            resource, stops = run_pacemaker.resource(self.connection, found.uuid), self.spec.state == "reverted"
+            done = run_pacemaker.run(gate, resource, made.steps, self.do, stops=stops and bool(made.steps))
         self._disarm()
         return made, done
 

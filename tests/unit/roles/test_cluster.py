@@ -140,6 +140,11 @@ def applied(cib: ET.Element, settings: dict[str, t.Any]) -> list[str]:
     lines = []
     for line, command, given in PROGRAM.changes(cib, settings):
         lines.append(line)
+        if command[0] == "crm_resource":
+            (status,) = cib.iterfind("status")
+            for old in [each for each in status if each.get("id") == command[3]]:
+                status.remove(old)
+            continue
         if command[0] == "crm_attribute":
             options = cib.find("configuration/crm_config/cluster_property_set")
             assert options is not None
@@ -159,7 +164,7 @@ def applied(cib: ET.Element, settings: dict[str, t.Any]) -> list[str]:
 
 EMPTY = (
     "<cib><configuration><crm_config><cluster_property_set id='cib-bootstrap-options'/></crm_config><nodes/>"
-    "<resources/><constraints/></configuration></cib>"
+    "<resources/><constraints/></configuration><status/></cib>"
 )
 
 
@@ -206,6 +211,31 @@ def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
     assert applied(cib, settings) == []
     kept(tmp_path, "web2", "<corral:ha/>")
     assert applied(cib, settings) == ["delete corral-rule-web2-on-b", "delete corral-rule-web2-without-web1"]
+
+
+def test_a_guest_that_leaves_is_let_go_with_what_names_it(tmp_path: Path) -> None:
+    cib = ET.fromstring(EMPTY)
+    guests = [kept(tmp_path, "web1", "<corral:ha/>"), kept(tmp_path, "web2", "<corral:ha/>")]
+    settings = {"properties": {}, "fencing": {"a": IPMI}, "guests": guests}
+    applied(cib, settings)
+    constraints, status = cib.find("configuration/constraints"), cib.find("status")
+    assert constraints is not None and status is not None
+    ET.SubElement(constraints, "rsc_order", {"id": "mine", "first": "guest-web1", "then": "guest-web2"})
+    ET.SubElement(status, "lrm_resource", {"id": "guest-web1", "provider": "corral"})
+    ET.SubElement(status, "lrm_resource", {"id": "theirs", "provider": "heartbeat"})
+    settings["guests"] = guests[1:]
+    assert applied(cib, settings) == ["delete mine", "delete guest-web1", "forget guest-web1"]
+    assert [each.get("id") for each in status] == ["theirs"]
+    assert applied(cib, settings) == []
+
+
+def test_a_renamed_guest_keeps_its_resource(tmp_path: Path) -> None:
+    cib = ET.fromstring(EMPTY)
+    old = kept(tmp_path, "web1", "<corral:ha><corral:prefer>a</corral:prefer></corral:ha>")
+    applied(cib, {"properties": {}, "fencing": {"a": IPMI}, "guests": [old]})
+    lines = applied(cib, {"properties": {}, "fencing": {"a": IPMI}, "guests": [{**old, "name": "shop"}]})
+    assert lines == ["create corral-rule-shop-on-a", "delete corral-rule-web1-on-a"]
+    assert [each.get("rsc") for each in cib.iterfind(".//rsc_location[@node='a']")] == ["corral-fence-a", "guest-web1"]
 
 
 def test_a_guest_that_members_cannot_start_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+# Copyright (c) corral.virt contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the collection and may change at any time.
+"""Act on a guest that Pacemaker may run: it looks away meanwhile, and then looks where the guest is."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
+from ansible_collections.corral.virt.plugins.module_utils._power import files_pacemaker, plan_power
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Entrust, Resource
+
+__all__ = ["hold", "resource", "run"]
+
+S = t.TypeVar("S", bound=Step)
+
+
+def resource(connection: t.Any, uuid: str | None) -> Resource | None:
+    """The resource of the guest with that UUID; None if it is none, or libvirt is not this host's."""
+    uri = str(connection.getURI())
+    return files_pacemaker.resource(uuid) if uuid and is_here(uri) and is_system(uri) else None
+
+
+def hold(found: Resource, gate: Gate, stack: contextlib.ExitStack) -> files_pacemaker.PacemakerHold:
+    """Have Pacemaker look away until `stack` ends."""
+    held = files_pacemaker.PacemakerHold(found)
+    gate.hold(stack, lambda: held)
+    return held
+
+
+def run(
+    gate: Gate, found: Resource | None, steps: t.Sequence[S], do: t.Callable[[S], object], *, stops: bool = False
+) -> list[object]:
+    """Pass the steps to the gate. Pacemaker looks away while the guest starts, or (`stops`) is not where it was."""
+    with contextlib.ExitStack() as stack:
+        held = hold(found, gate, stack) if found and (stops or plan_power.holds(steps)) else None
+        return gate.run(steps, lambda step: _DOERS[type(step)](held, step) if type(step) in _DOERS else do(step))
+
+
+_DOERS: dict[type[Step], t.Callable[..., object]] = {Entrust: files_pacemaker.PacemakerHold.entrust}

@@ -1,0 +1,118 @@
+"""Guests that Pacemaker runs: what a run does about that, and the program that keeps Pacemaker from acting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._power import files_pacemaker, plan_power, run_pacemaker
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import (
+    Destroy,
+    Entrust,
+    GuestStep,
+    Resource,
+    Suspend,
+)
+
+UUID = "2f1c8a5e-7d0b-4a55-9a1c-3f5b0c7e9d42"
+RESOURCE = Resource("guest-web1", UUID, "Started")
+
+
+@pytest.mark.parametrize(
+    ("state", "role", "entrusts"),
+    [
+        ("running", "Started", ""),
+        ("running", "Stopped", "Started"),
+        ("paused", "Stopped", "Started"),
+        ("rebooted", "Stopped", "Started"),
+        ("shutdown", "Started", "Stopped"),
+        ("destroyed", "Started", "Stopped"),
+        ("shutdown", "Stopped", ""),
+        ("present", "Stopped", ""),
+        ("reset", "Started", ""),
+    ],
+)
+def test_pacemaker_is_to_keep_the_state(state: str, role: str, entrusts: str) -> None:
+    before = Plan((Destroy("web1"),))
+    plan = plan_power.entrusted(before, GuestSpec("web1", state=state), Resource("guest-web1", UUID, role))
+    assert [step.role for step in plan.steps if isinstance(step, Entrust)] == ([entrusts] if entrusts else [])
+    assert plan.steps[:1] == before.steps and bool(plan.changes) == bool(entrusts)
+
+
+def test_a_guest_of_pacemaker_is_not_removed() -> None:
+    plan, gone = Plan((Destroy("web1"),)), GuestSpec("web1", state="absent")
+    assert plan_power.entrusted(plan, gone, None) is plan
+    with pytest.raises(Refused, match=r"Pacemaker runs it as guest-web1; take it out of cluster_guests"):
+        plan_power.entrusted(plan, gone, RESOURCE)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in the place of `corral-cluster` that writes what it was told to `told`; the place of `program`."""
+    path = tmp_path / "corral-cluster"
+    path.write_text(
+        f"#!/bin/sh\ncase $1 in\nguests) cat {tmp_path}/guests ;;\nhold) [ ! -e {tmp_path}/down ] || {{ echo no CIB >&2; exit 1; }}"
+        f"\necho held; read -r role; echo $2 [$role] >>{tmp_path}/told; [ ! -e {tmp_path}/late ] || {{ echo lost >&2; exit 1; }} ;;\nesac\n"
+    )
+    path.chmod(0o755)
+    (tmp_path / "guests").write_text(json.dumps(vars(RESOURCE)) + "\n")
+    monkeypatch.setattr(files_pacemaker, "PROGRAM", str(path))
+    monkeypatch.setattr(files_pacemaker, "MEMBER", str(path))
+    files_pacemaker._resources.cache_clear()
+    return path
+
+
+def run(*steps: GuestStep, fails: bool = False, check_mode: bool = False) -> list[str]:
+    """Pass steps to the gate; those that were done."""
+    done: list[str] = []
+
+    def do(step: GuestStep) -> None:
+        done.append(str(step))
+        if fails:
+            raise Failed("broken; mend it")
+
+    run_pacemaker.run(Gate(check_mode=check_mode), RESOURCE, steps, do)
+    return done
+
+
+def test_who_pacemaker_runs_is_read_from_its_configuration(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files_pacemaker.resource(UUID) == RESOURCE
+    assert files_pacemaker.resource(UUID.replace("2", "3")) is None
+    monkeypatch.setattr(files_pacemaker, "MEMBER", str(program.with_name("nothing")))
+    assert files_pacemaker.resource(UUID) is None
+
+
+def test_it_looks_away_while_a_guest_stops(program: Path) -> None:
+    told = program.with_name("told")
+    assert run(Destroy("web1"), Entrust("web1", "guest-web1", "Stopped")) == ["destroy web1"]
+    assert told.read_text() == f"{UUID} [Stopped]\n"
+
+
+def test_nobody_tells_it_of_what_leaves_the_guest_where_it_is(program: Path) -> None:
+    assert run(Suspend("web1")) == ["suspend web1"]
+    assert run(Destroy("web1"), check_mode=True) == []
+    assert not program.with_name("told").exists()
+
+
+def test_what_failed_is_not_what_it_is_to_keep(program: Path) -> None:
+    with pytest.raises(Failed, match="broken"):
+        run(Destroy("web1"), Entrust("web1", "guest-web1", "Stopped"), fails=True)
+    assert program.with_name("told").read_text() == f"{UUID} []\n"
+
+
+def test_nothing_is_done_while_it_may_act(program: Path) -> None:
+    program.with_name("down").touch()
+    with pytest.raises(Failed, match=r"cannot keep Pacemaker from acting on guest-web1: no CIB; start Pacemaker"):
+        run(Destroy("web1"))
+
+
+def test_a_guest_that_it_does_not_get_back_is_told(program: Path) -> None:
+    program.with_name("late").touch()
+    with pytest.raises(Failed, match=r"cannot give guest-web1 back to Pacemaker: lost; crm_resource --refresh"):
+        run(Destroy("web1"))
