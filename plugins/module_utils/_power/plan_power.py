@@ -152,8 +152,8 @@ def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None) -> P:
         return plan
     if wanted.state == "absent":
         raise Refused(
-            f"cannot remove {wanted.name}: Pacemaker runs it as {resource.name}; take it out of cluster_guests, run "
-            "the role corral.virt.cluster, and run again"
+            f"cannot remove {wanted.name}: Pacemaker runs it as {resource.name}; end its protection (virt_domain with "
+            "ha: {{mode: none}}, or cluster_guests and the role corral.virt.cluster), and run again a minute later"
         )
     role = _ROLES.get(wanted.state, resource.role)
     if role == resource.role:

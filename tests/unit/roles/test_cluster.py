@@ -168,12 +168,16 @@ EMPTY = (
 )
 
 
+NOTHING: dict[str, t.Any] = {"properties": {}, "devices": True}
+
+
 def kept(store: Path, name: str, ha: str) -> dict[str, str]:
     """A guest whose definition corral-keep keeps, as an item of cluster_guests."""
     uuid = f"2f1c8a5e-0000-4000-8000-{int(name, 36):012d}"
     folder = store / ".corral/guests" / uuid
     folder.mkdir(parents=True, exist_ok=True)
     guest = f"<corral:guest xmlns:corral='urn:corral:virt:guest:1'>{ha}</corral:guest>"
+    (folder / "owner").write_text(json.dumps({"host": "a", "uuid": "A", "since": "", "why": "saved"}))
     (folder / "domain.xml").write_text(f"<domain><name>{name}</name><metadata>{guest}</metadata></domain>")
     return {"name": name, "uuid": uuid, "store": str(store)}
 
@@ -190,7 +194,7 @@ def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
         ),
         {**kept(tmp_path, "db1", f"<corral:ha priority='9'>{shop}</corral:ha>"), "priority": 3},
     ]
-    settings = {"properties": {}, "fencing": {"a": IPMI, "b": IPMI}, "guests": guests}
+    settings = {**NOTHING, "fencing": {"a": IPMI, "b": IPMI}, "guests": guests}
     applied(cib, settings)
     meta = {
         name: {each.get("name"): each.get("value") for each in cib.iterfind(f".//*[@id='guest-{name}-meta']/nvpair")}
@@ -210,13 +214,16 @@ def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
     ]
     assert applied(cib, settings) == []
     kept(tmp_path, "web2", "<corral:ha/>")
-    assert applied(cib, settings) == ["delete corral-rule-web2-on-b", "delete corral-rule-web2-without-web1"]
+    assert applied(cib, settings) == [
+        "delete corral-rule-guest-web2.on.b",
+        "delete corral-rule-guest-web2.without.guest-web1",
+    ]
 
 
 def test_a_guest_that_leaves_is_let_go_with_what_names_it(tmp_path: Path) -> None:
     cib = ET.fromstring(EMPTY)
     guests = [kept(tmp_path, "web1", "<corral:ha/>"), kept(tmp_path, "web2", "<corral:ha/>")]
-    settings = {"properties": {}, "fencing": {"a": IPMI}, "guests": guests}
+    settings = {**NOTHING, "fencing": {"a": IPMI}, "guests": guests}
     applied(cib, settings)
     constraints, status = cib.find("configuration/constraints"), cib.find("status")
     assert constraints is not None and status is not None
@@ -232,10 +239,71 @@ def test_a_guest_that_leaves_is_let_go_with_what_names_it(tmp_path: Path) -> Non
 def test_a_renamed_guest_keeps_its_resource(tmp_path: Path) -> None:
     cib = ET.fromstring(EMPTY)
     old = kept(tmp_path, "web1", "<corral:ha><corral:prefer>a</corral:prefer></corral:ha>")
-    applied(cib, {"properties": {}, "fencing": {"a": IPMI}, "guests": [old]})
-    lines = applied(cib, {"properties": {}, "fencing": {"a": IPMI}, "guests": [{**old, "name": "shop"}]})
-    assert lines == ["create corral-rule-shop-on-a", "delete corral-rule-web1-on-a"]
+    applied(cib, {**NOTHING, "fencing": {"a": IPMI}, "guests": [old]})
+    lines = applied(cib, {**NOTHING, "fencing": {"a": IPMI}, "guests": [{**old, "name": "shop"}]})
+    assert lines == []
     assert [each.get("rsc") for each in cib.iterfind(".//rsc_location[@node='a']")] == ["corral-fence-a", "guest-web1"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This node's notes of corral-keep, with web1, which runs, web2, which is off, and web3, which another host owns."""
+    (tmp_path / "web1.pid").touch()
+    notes: dict[str, t.Any] = {"uuid": "A", "guests": {}}
+    for name in ("web1", "web2", "web3"):
+        item = kept(tmp_path, name, "<corral:ha><corral:prefer>a</corral:prefer></corral:ha>")
+        notes["guests"][item["uuid"]] = {"name": name, "directory": str(tmp_path), "ran": True}
+    (tmp_path / ".corral/guests" / item["uuid"] / "owner").write_text(
+        '{"host": "b", "uuid": "B", "since": "", "why": ""}'
+    )
+    (tmp_path / "keep.json").write_text(json.dumps(notes))
+    monkeypatch.setattr(PROGRAM, "KEPT", tmp_path / "keep.json")
+    monkeypatch.setattr(PROGRAM, "RUNNING", tmp_path)
+    return tmp_path
+
+
+SYNC = {**NOTHING, "devices": False, "fencing": {"a": IPMI}, "guests": None}
+
+
+def test_protected_guests_become_resources_as_they_are(here: Path) -> None:
+    cib = ET.fromstring(EMPTY)
+    made = [
+        "create guest-web1",
+        "create guest-web2",
+        "create corral-rule-guest-web1.on.a",
+        "create corral-rule-guest-web2.on.a",
+    ]
+    assert applied(cib, SYNC) == made
+    roles = {
+        each.get("id"): each.find("meta_attributes/nvpair[@name='target-role']")
+        for each in cib.iterfind(".//primitive")
+    }
+    assert roles["guest-web1"] is None
+    assert roles["guest-web2"] is not None and roles["guest-web2"].get("value") == "Stopped"
+    (here / "web2.pid").touch()
+    assert applied(cib, SYNC) == [] and roles["guest-web2"].get("value") == "Stopped"
+
+
+def test_what_is_protected_no_more_leaves_and_what_cannot_be_read_stays(here: Path) -> None:
+    cib = ET.fromstring(EMPTY)
+    applied(cib, SYNC)
+    (here / "keep.json").unlink()
+    away = here / ".corral"
+    away.rename(here / "unmounted")
+    assert applied(cib, SYNC) == []
+    (here / "unmounted").rename(away)
+    kept(here, "web1", "")
+    assert applied(cib, SYNC) == ["delete corral-rule-guest-web1.on.a", "delete guest-web1"]
+    gone = {"host": "", "uuid": "", "since": "", "why": "no longer defined on a"}
+    (Path(next(away.glob("guests/*" + f"{int('web2', 36):012d}"))) / "owner").write_text(json.dumps(gone))
+    assert applied(cib, SYNC) == ["delete corral-rule-guest-web2.on.a", "delete guest-web2"]
+
+
+def test_guests_of_one_name_are_two(tmp_path: Path) -> None:
+    cib = ET.fromstring(EMPTY)
+    one, other = kept(tmp_path, "web1", "<corral:ha/>"), kept(tmp_path, "web2", "<corral:ha/>")
+    applied(cib, {**NOTHING, "fencing": {}, "guests": [one, {**other, "name": "web1"}, {**other, "name": "web1"}]})
+    assert [each.get("id") for each in cib.iterfind(".//primitive")] == ["guest-web1", f"guest-{other['uuid']}"]
 
 
 def test_a_guest_that_members_cannot_start_is_refused(tmp_path: Path) -> None:
@@ -246,7 +314,7 @@ def test_a_guest_that_members_cannot_start_is_refused(tmp_path: Path) -> None:
         kept(tmp_path, "web4", "<corral:ha priority='x'/>"),
     ]
     with pytest.raises(PROGRAM.Problem) as told:
-        PROGRAM.changes(ET.fromstring(EMPTY), {"properties": {}, "fencing": {}, "guests": guests})
+        PROGRAM.changes(ET.fromstring(EMPTY), {**NOTHING, "fencing": {}, "guests": guests})
     lines = str(told.value).splitlines()
     assert [line.partition(" (")[0] for line in lines] == [
         "cannot read the definition of web1, from which members start it",
@@ -271,7 +339,12 @@ def test_who_has_left_is_neither_a_member_nor_a_remote_node(tmp_path: Path) -> N
 def test_pacemaker_has_what_is_wanted_and_keeps_what_others_set(tmp_path: Path) -> None:
     cib = ET.fromstring(EMPTY)
     guests = [kept(tmp_path, "web1", "<corral:ha/>")]
-    settings = {"properties": {"stonith-enabled": "true"}, "fencing": {"a": IPMI, "b": IPMI}, "guests": guests}
+    settings = {
+        **NOTHING,
+        "properties": {"stonith-enabled": "true"},
+        "fencing": {"a": IPMI, "b": IPMI},
+        "guests": guests,
+    }
     made = [f"create corral-fence-{node}{end}" for node in "ab" for end in ("", "-elsewhere")]
     assert applied(cib, settings) == ["set stonith-enabled to true", *made, "create guest-web1"]
     assert applied(cib, settings) == []
@@ -296,7 +369,7 @@ def test_pacemaker_has_what_is_wanted_and_keeps_what_others_set(tmp_path: Path) 
 
 
 def test_no_line_shows_a_password() -> None:
-    settings = {"properties": {}, "fencing": {"a": IPMI}, "guests": []}
+    settings = {**NOTHING, "fencing": {"a": IPMI}, "guests": []}
     for line, command, given in PROGRAM.changes(ET.fromstring(EMPTY), settings):
         assert "sesame" not in line + " ".join(command)
         assert "sesame" in given or "elsewhere" in line

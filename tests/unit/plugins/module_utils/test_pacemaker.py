@@ -48,7 +48,7 @@ def test_pacemaker_is_to_keep_the_state(state: str, role: str, entrusts: str) ->
 def test_a_guest_of_pacemaker_is_not_removed() -> None:
     plan, gone = Plan((Destroy("web1"),)), GuestSpec("web1", state="absent")
     assert plan_power.entrusted(plan, gone, None) is plan
-    with pytest.raises(Refused, match=r"Pacemaker runs it as guest-web1; take it out of cluster_guests"):
+    with pytest.raises(Refused, match=r"Pacemaker runs it as guest-web1; end its protection"):
         plan_power.entrusted(plan, gone, RESOURCE)
 
 
