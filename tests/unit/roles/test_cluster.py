@@ -362,7 +362,8 @@ def test_pacemaker_has_what_is_wanted_and_keeps_what_others_set(tmp_path: Path) 
         "delete corral-fence-b",
     ]
     options = {
-        each.get("name"): each.get("value") for each in cib.iterfind(".//primitive[@id='corral-fence-a']//nvpair")
+        each.get("name"): each.get("value")
+        for each in cib.iterfind(".//primitive[@id='corral-fence-a']/instance_attributes/nvpair")
     }
     assert options == {"pcmk_host_list": "a", "pcmk_host_check": "static-list", "ip": "192.0.2.9"}
     assert [each.get("id") for each in cib.iterfind(".//primitive")] == ["guest-web1", "fence-mine", "corral-fence-a"]
