@@ -19,6 +19,7 @@ import threading
 import time
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -774,3 +775,30 @@ def test_the_host_is_back_although_its_file_or_its_server_is_not_as_before(
     finally:
         os.kill(int(server), signal.SIGCONT)
     record_property("seconds", trials.seconds)
+
+
+def leased(lab: Hypervisors) -> list[str]:
+    """The address and the client's identity in the leases of the lab's DHCP server."""
+    rows = Path(f"/var/lib/corral-lab/{lab.name}/dhcp-leases").read_text().splitlines()
+    ((_until, _mac, address, _name, identity),) = map(str.split, rows)
+    return [address, identity]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("provider", PLAIN)
+def test_a_lease_and_its_client_move_to_the_bridge(machine: Hypervisors, provider: str) -> None:
+    """Also after a power cut; to the server the bridge is the client that the port was."""
+    lab = machine
+    begin_as(lab, provider, PLAIN[provider])
+    mac, address = lab.on(HOST, "cat /sys/class/net/host0/address"), lab.variable("ansible_host")
+    lab.run(sys.executable, HERE / "lab.py", "reserve", "--name", lab.name, mac, address)
+    begin_as(lab, provider, {path: text.replace(*LEASED[provider]) for path, text in PLAIN[provider].items()})
+    until(lambda: lab.on(HOST, "ip route show default"))
+    before, known = network(lab), leased(lab)
+    for act in (lambda: lab.play(BRIDGE), lambda: power_cycle(lab)):
+        act()
+        until(lambda: network(lab) == before.replace("host0", "br0"))
+        assert leased(lab) == known
+        if provider == "ifupdown":
+            assert "br0" in lab.on(HOST, "pgrep -fa dhclient"), "nobody renews the lease"
+        assert changed(lab.play(BRIDGE)) == 0

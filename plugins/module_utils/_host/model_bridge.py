@@ -40,6 +40,7 @@ SYSCTL = "/etc/sysctl.d/80-corral-bridge.conf"
 UDEV = "/etc/udev/rules.d/80-corral-bridge.rules"
 
 Command = tuple[str, ...]
+APART = ("systemd-run", "--quiet", "--scope")  # the command, and a DHCP client that it starts, outlive the service
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
+    APART,
     TRIAL_INTERFACES,
+    Command,
     Ifupdown,
     NetworkChange,
     Vlan,
@@ -57,14 +59,14 @@ def switch(
         packages=_packages(config),
         trial={TRIAL_INTERFACES: trial},
         lasting=lasting,
-        down=(("ifdown", "--force", *aliases, *members, port),),
-        up=(("ifup", "--force", "-i", TRIAL_INTERFACES, port, *members, bridge, *moved),),
+        down=(("ifdown", "--force", *aliases, *members, port), *_same_client(trial, port, bridge)),
+        up=((*APART, "ifup", "--force", "-i", TRIAL_INTERFACES, port, *members, bridge, *moved),),
         undo_in_trial=(("ifdown", "--force", "-i", TRIAL_INTERFACES, *moved, bridge, *members, port),),
         undo=(
             ("ip", "link", "delete", bridge),
             ("sysctl", "-w", ipv6),  # bridge-utils switches IPv6 off on ports, and leaves it so
             ("ip", "link", "set", "dev", port, "addrgenmode", config.addrgenmode),  # and no longer gives it an address
-            ("ifup", "--force", port, *members, *aliases),
+            (*APART, "ifup", "--force", port, *members, *aliases),
         ),
     )
 
@@ -95,6 +97,13 @@ iface {bridge} inet manual
         undo=(("ip", "link", "delete", bridge), ("ip", "link", "delete", vlan.name)),
         holder=vlan.holder,
     )
+
+
+def _same_client(text: str, port: str, bridge: str) -> tuple[Command, ...]:
+    """dhclient keeps its identity with the leases of an interface: the bridge asks for an address as the port did."""
+    families = re.findall(rf"^\s*iface\s+{re.escape(bridge)}\s+inet(6?)\s+dhcp\b", text, re.MULTILINE)
+    path = "/var/lib/dhcp/dhclient{}.{}.leases"
+    return tuple(("cp", path.format(family, port), path.format(family, bridge)) for family in families)
 
 
 def _packages(config: Ifupdown, *, vlan: bool = False) -> tuple[str, ...]:

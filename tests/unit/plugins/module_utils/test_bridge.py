@@ -29,6 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host import (
     run_tuning,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
+    APART,
     RESULT,
     STATE,
     SYSCTL,
@@ -517,9 +518,9 @@ def test_ifupdown_takes_the_members_of_a_bond_that_name_it() -> None:
     words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, change.undo[-1])]
     assert words == [
         "ifdown --force eth0 bond0",
-        f"ifup --force -i {TRIAL_INTERFACES} bond0 eth0 br0",
+        f"systemd-run --quiet --scope ifup --force -i {TRIAL_INTERFACES} bond0 eth0 br0",
         f"ifdown --force -i {TRIAL_INTERFACES} br0 eth0 bond0",
-        "ifup --force bond0 eth0",
+        "systemd-run --quiet --scope ifup --force bond0 eth0",
     ]
 
 
@@ -730,9 +731,9 @@ iface eth0 inet manual
     words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, change.undo[-1])]
     assert words == [
         "ifdown --force eth0:0 eth0",
-        f"ifup --force -i {TRIAL_INTERFACES} eth0 br7 br7:0",
+        f"systemd-run --quiet --scope ifup --force -i {TRIAL_INTERFACES} eth0 br7 br7:0",
         f"ifdown --force -i {TRIAL_INTERFACES} br7:0 br7 eth0",
-        "ifup --force eth0 eth0:0",
+        "systemd-run --quiet --scope ifup --force eth0 eth0:0",
     ]
 
 
@@ -740,6 +741,19 @@ def test_ifupdown_refuses_an_alias_whose_name_would_be_too_long() -> None:
     with pytest.raises(Refused, match=r"a-longer-bridg:0 would be longer than 15 characters; choose a shorter name"):
         plan_ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": ALIASED}))
     plan_ifupdown.switch("eth0", "a-longer-bridg", MAC, Ifupdown({"/etc/network/interfaces": "iface eth0 inet dhcp\n"}))
+
+
+@pytest.mark.parametrize(
+    ("stanza", "files"),
+    [
+        ("inet dhcp\niface eth0 inet6 dhcp", [("dhclient.eth0", "dhclient.br0"), ("dhclient6.eth0", "dhclient6.br0")]),
+        ("inet static\n\taddress 192.0.2.5/24\niface eth1 inet dhcp", []),
+    ],
+)
+def test_to_a_dhcp_server_the_bridge_is_the_client_that_the_port_was(stanza: str, files: list[tuple[str, str]]) -> None:
+    config = Ifupdown({"/etc/network/interfaces": f"auto eth0\niface eth0 {stanza}\n"})
+    _ifdown, *copies = plan_ifupdown.switch("eth0", "br0", MAC, config).down
+    assert copies == [("cp", *(f"/var/lib/dhcp/{name}.leases" for name in pair)) for pair in files]
 
 
 def test_ifupdown_leaves_names_that_only_begin_alike() -> None:
@@ -804,14 +818,14 @@ def test_ifupdown_commands(config: Ifupdown, packages: tuple[str, ...], ipv6: st
     assert [*change.trial] == [trial]
     assert [" ".join(words) for words in (*change.down, *change.up)] == [
         "ifdown --force eth0",
-        f"ifup --force -i {trial} eth0 br0",
+        f"systemd-run --quiet --scope ifup --force -i {trial} eth0 br0",
     ]
     assert [" ".join(words) for words in (*change.undo_in_trial, *change.undo)] == [
         f"ifdown --force -i {trial} br0 eth0",
         "ip link delete br0",
         f"sysctl -w net/ipv6/conf/eth0/disable_ipv6={ipv6}",
         "ip link set dev eth0 addrgenmode eui64",
-        "ifup --force eth0",
+        "systemd-run --quiet --scope ifup --force eth0",
     ]
     assert change.reload == ()
 
@@ -947,7 +961,7 @@ def test_netplan_files_and_commands(name: str) -> None:
         assert change.lasting[cloud] == text
     generate, apply = ("netplan", "generate"), ("netplan", "apply")
     assert (change.up, change.reload) == ((generate, apply), (generate,))
-    assert change.undo == (generate, ("ip", "link", "delete", "br0"), apply)
+    assert change.undo == (generate, ("ip", "link", "delete", "br0"), (*APART, *apply))
 
 
 @pytest.mark.parametrize("count", [0, 2])
