@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import stat
 import subprocess
 import time
@@ -25,7 +26,7 @@ COMMAND_S = 60
 AFTER_RELOAD_S = 20
 GRACE_S = 3  # for the configuration to bring what it has
 RESTORE_S = 45  # what configures links may take long on a busy host, and may take back what was added meanwhile
-LEASE_S = 15  # for a DHCP server or a router to give its addresses again
+LEASE_S = 8  # for a DHCP server or a router to give its addresses again
 POLL_S = 0.1
 DELAY_S = 1.0  # lets the answer to the controller leave
 
@@ -66,7 +67,7 @@ def main() -> None:
         switch(change, log, replaced, before)
     except Exception as problem:  # noqa: BLE001 - whatever it is, the host must be reachable again
         rollback(change, log, replaced, before)
-        differs = restore(link, before, lease, change["patience"], log)
+        differs = restore(link, before, lease, change, log)
         result = {"ok": False, "why": str(problem) or repr(problem), "differs": differs}
     write(f"{STATE}/result.json", json.dumps({**result, "log": log}))
 
@@ -80,7 +81,7 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
     attempt(change["down"], log)
     for path, text in change["trial"].items():
         write(path, text)
-    attempt(change["up"], log, must=True)
+    attempt(change["up"], log, must=True, limit_s=max(GRACE_S, deadline - time.monotonic()))
 
     bridge, holder = change["bridge"], change["holder"] or change["bridge"]
     grace = time.monotonic() + min(GRACE_S, change["timeout_s"] / 3)
@@ -109,7 +110,7 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
 
 
 def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
-    """Restore the host's configuration; continues after errors."""
+    """Restore the host's files, and take the trial down; continues after errors."""
     if not change["holder"]:
         drop_rules(change["bridge"], settings, log)
     for path, text in replaced.items():
@@ -123,7 +124,6 @@ def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> N
     for path in change["trial"]:
         with contextlib.suppress(OSError):
             remove(path)
-    attempt(change["undo"], log)
 
 
 def drop_rules(link: str, settings: Settings, log: Log) -> None:
@@ -135,20 +135,24 @@ def drop_rules(link: str, settings: Settings, log: Log) -> None:
             attempt([named(words, link)], log)
 
 
-def restore(link: str, settings: Settings, lease: Lease, patience: Commands, log: Log) -> list[str]:
-    """Add settings that the rollback has not restored; returns those still missing, with the commands to add them.
+def restore(link: str, settings: Settings, lease: Lease, change: Change, log: Log) -> list[str]:
+    """Bring the network up, and add settings that it does not bring; returns those still missing, with the commands to
+    add them.
 
     Addresses of a server that does not answer are put back by hand until their time is over: it may be gone. Before
-    that, `patience` keeps the link's owner from giving up, and from taking all addresses of the link with it.
+    that, `patience` keeps the link's owner from giving up, and from taking all addresses of the link with it. Who asks
+    the server may wait for it, so it is not waited for, and goes on asking.
     """
+    asked, patience, is_leased = time.monotonic(), change["patience"], bool(rest_of(lease))
+    attempt(change["undo"], log, limit_s=LEASE_S if is_leased else COMMAND_S, leave=is_leased)
     began = time.monotonic()
     while (lacking(link, settings) or is_without(link, lease)) and time.monotonic() < began + RESTORE_S:
         if time.monotonic() >= began + GRACE_S:
             add(link, settings, log)
-        if patience and time.monotonic() >= began + LEASE_S and is_without(link, lease):
+        if patience and time.monotonic() >= asked + LEASE_S and is_without(link, lease):
             attempt(patience, log)
-            patience = ()
-        elif time.monotonic() >= began + LEASE_S + GRACE_S and is_without(link, lease):
+            patience, asked = (), asked + GRACE_S  # it may take addresses away once more
+        elif time.monotonic() >= asked + LEASE_S and is_without(link, lease):
             attempt([named(words, link) for words in rest_of(lease).values()], log)
         time.sleep(POLL_S)
     if is_without(link, lease):
@@ -327,11 +331,13 @@ def wait_for(condition: t.Callable[[], bool], deadline: float, problem: str) -> 
         time.sleep(POLL_S)
 
 
-def attempt(commands: Commands, log: Log, *, must: bool = False) -> None:
+def attempt(
+    commands: Commands, log: Log, *, must: bool = False, limit_s: float = COMMAND_S, leave: bool = False
+) -> None:
     """Run commands; failures are only logged, unless `must`."""
     for command in commands:
         try:
-            printed = run(command)
+            printed = run(command, limit_s, leave=leave)
         except SwitchFailed as problem:
             log.append({"command": " ".join(command), "output": str(problem)})
             if must:
@@ -340,23 +346,34 @@ def attempt(commands: Commands, log: Log, *, must: bool = False) -> None:
             log.append({"command": " ".join(command), "output": printed})
 
 
-def run(command: t.Sequence[str]) -> str:
-    """The output of a program; raises SwitchFailed."""
+def run(command: t.Sequence[str], limit_s: float = COMMAND_S, *, leave: bool = False) -> str:
+    """The output of a program; raises SwitchFailed. What takes longer ends with all that it has started, or is left to
+    itself. Its output goes to files in memory, as a daemon may keep it open.
+    """
     text = " ".join(command)
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=COMMAND_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SwitchFailed(f"{text} failed: {error}") from error
-    if done.returncode:
-        raise SwitchFailed(f"{text} failed: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+    with open(os.memfd_create("output"), "w+b") as output, open(os.memfd_create("errors"), "w+b") as errors:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+            )
+            code = process.wait(limit_s)
+        except OSError as error:
+            raise SwitchFailed(f"{text} failed: {error}") from error
+        except subprocess.TimeoutExpired:
+            if not leave:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            raise SwitchFailed(f"{text} did not end within {limit_s:.0f} s") from None
+        printed, complaint = map(written, (output, errors))
+    if code:
+        raise SwitchFailed(f"{text} failed: {(complaint or printed).strip()}")
+    return printed
+
+
+def written(stream: t.BinaryIO) -> str:
+    """All that was written to a stream."""
+    stream.seek(0)
+    return stream.read().decode("utf-8", "replace")
 
 
 def read(path: str) -> str | None:

@@ -22,6 +22,7 @@ class Host:
     def __init__(self, place: Path) -> None:
         self.place, self.ran = place, list[str]()
         self.fails: dict[str, str] = {}
+        self.limits: dict[str, tuple[float, bool]] = {}
         self.held: dict[tuple[str, str], list[str]] = {}
         self.taken_over = True
         self.lost_after_reload = False
@@ -43,7 +44,8 @@ class Host:
         words = ("down", "up", "reload", "undo_in_trial", "undo")
         return {**known, **{word: [[word]] for word in words}, "patience": [], **more}
 
-    def run(self, command: t.Sequence[str]) -> str:
+    def run(self, command: t.Sequence[str], limit_s: float = 60, *, leave: bool = False) -> str:
+        self.limits[command[0]] = (round(limit_s, 1), leave)
         text = " ".join(command)
         if command[0] in ("ip", "resolvectl"):
             return self.asked(command)
@@ -201,12 +203,12 @@ def test_a_rollback_gives_back_what_was_there_and_says_what_is_not(host: Host, *
     command = "ip addr add 192.0.2.6/24 dev eth0"
     ran = host.run
 
-    def run(words: t.Sequence[str]) -> str:
+    def run(words: t.Sequence[str], *limits: float, **how: bool) -> str:
         if list(words) == ["up"]:
             host.held.clear()  # the configuration does not know it
         if " ".join(words) == command and fails:
             raise files_bridge_switch.SwitchFailed("no")
-        return ran(words)
+        return ran(words, *limits, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files_bridge_switch, "run", run)
@@ -225,10 +227,10 @@ def served_until_up(host: Host, *, patience: t.Sequence[str] = (), **left: list[
     """Serve on a host whose configuration brings only what is `left`."""
     ran = host.run
 
-    def run(words: t.Sequence[str]) -> str:
+    def run(words: t.Sequence[str], *limits: float, **how: bool) -> str:
         if list(words) == ["up"]:
             host.held = {("eth0", what.replace("route", "-4 route")): list(lines) for what, lines in left.items()}
-        return ran(words)
+        return ran(words, *limits, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files_bridge_switch, "run", run)
@@ -247,6 +249,14 @@ def test_an_address_of_a_server_that_is_gone_is_put_back_for_its_time(host: Host
         "ip addr add 192.0.2.7/24 dev eth0 valid_lft 599 preferred_lft 299",
         "ip -4 route add default via 192.0.2.1 proto dhcp metric 100 dev eth0",
     ]
+    assert host.limits["undo"] == (files_bridge_switch.LEASE_S, True), "ifup waits for the server, and goes on asking"
+
+
+def test_a_trial_that_waits_for_its_server_ends_in_time(host: Host) -> None:
+    host.fails = {"up": "up did not end"}
+    host.serve(timeout_s=20.0)
+    assert host.limits["up"] == (20.0, False)
+    assert host.limits["undo"] == (files_bridge_switch.COMMAND_S, False), "nobody asks a server"
 
 
 def test_an_address_whose_time_is_over_may_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +328,7 @@ def test_a_route_over_several_next_hops_moves_as_a_whole(
     """`ip route show dev` leaves it out. What is left of it on another link is replaced, not added to."""
     asked = "-6" if "::" in shown else "-4"
     printed = {("ip", "-o", asked, "route", "show", "table", "all"): f"{shown}\n"}
-    monkeypatch.setattr(files_bridge_switch, "run", lambda words: printed.get(tuple(words), ""))
+    monkeypatch.setattr(files_bridge_switch, "run", lambda words, *_: printed.get(tuple(words), ""))
     monkeypatch.setattr(files_bridge_switch, "read", lambda _path: "")
     found = files_bridge_switch.settings_of("eth0")
     commands = {f"route {what}": f"ip {asked} route replace {command}".replace("eth0", "br0")} if command else {}
@@ -420,6 +430,25 @@ def test_a_program_that_fails_says_why() -> None:
     ):
         with pytest.raises(files_bridge_switch.SwitchFailed, match=reason):
             files_bridge_switch.run(command)
+
+
+STARTS = "echo asking; (sleep 1; touch {}) & wait"
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_a_program_that_takes_too_long(tmp_path: Path, *, leave: bool) -> None:
+    """It ends with what it has started, or goes on without anybody who reads its output."""
+    made = tmp_path / "made"
+    with pytest.raises(files_bridge_switch.SwitchFailed, match="did not end within 0 s"):
+        files_bridge_switch.run(["sh", "-c", STARTS.format(made)], 0.2, leave=leave)
+    time.sleep(1.3)
+    assert made.exists() is leave
+
+
+def test_a_daemon_that_keeps_its_output_open_is_not_waited_for() -> None:
+    began = time.monotonic()
+    assert files_bridge_switch.run(["sh", "-c", "echo up; sleep 3 &"]) == "up\n"
+    assert time.monotonic() < began + 2
 
 
 @pytest.mark.parametrize(
