@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables
     untagged,
     written,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_guest, salt_hosts, salt_pillar
+from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_cluster, salt_guest, salt_hosts, salt_pillar
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import (
     Call,
@@ -226,7 +226,7 @@ def _state(call: Call, name: str, values: t.Mapping[str, t.Any], found: _Variabl
     module = "module" if (call.module, call.function) == ("mgrcompat", "module_run") else call.module
     what = f"{module}.{'run' if module == 'module' else call.function}"
     read = _READ.get(what)
-    if what in salt_hosts.OF_KERNEL:
+    if what in salt_hosts.OF_KERNEL or salt_cluster.lines(call, name, values):
         found.kernel.append((call, name, dict(values)))
         return
     if read is None:
@@ -238,17 +238,30 @@ def _state(call: Call, name: str, values: t.Mapping[str, t.Any], found: _Variabl
 
 
 def _kernel(found: _Variables, hypervisors: t.Collection[str]) -> None:
-    """Set the variables of the role tuning from states of hypervisors; those of other machines are counted."""
+    """Set variables of the roles tuning and cluster from states of hypervisors; those of other machines are counted."""
     for call, name, values in found.kernel:
         hosts = call.hosts if call.hosts is EVERYWHERE else tuple(one for one in call.hosts or () if one in hypervisors)
         part = SaltPart(found.notes, call.file, call.path, values)
-        made = salt_hosts.OF_KERNEL[f"{call.module}.{call.function}"](part, name)
-        if (hosts is not EVERYWHERE and not hosts) or made is None:
+        made, by_host = (None, {}) if hosts is not EVERYWHERE and not hosts else _made(part, call, name, values)
+        if made is None:
             elsewhere(call, name, found.notes)
             continue
         requisites(part)
+        for host, own in by_host.items():
+            if host in hypervisors or not hypervisors:
+                found.set((host,), own, part)
+            else:
+                part.note("", f"{host} is no hypervisor of the inventory; set there: {', '.join(own)}")
         part.left()
         found.set(hosts, {key: found.with_earlier(hosts, key, value) for key, value in made.items()}, part)
+
+
+def _made(
+    part: SaltPart, call: Call, name: str, values: t.Mapping[str, t.Any]
+) -> tuple[dict[str, t.Any] | None, dict[str, dict[str, t.Any]]]:
+    """The variables of all hosts of a state, if it is one of those that are read, and of single ones."""
+    read = salt_hosts.OF_KERNEL.get(f"{call.module}.{call.function}")
+    return (read(part, name), {}) if read else salt_cluster.converted(part, call, name, values)
 
 
 def _domain(part: SaltPart, name: str, call: Call, found: _Variables) -> None:

@@ -505,6 +505,110 @@ def test_the_control_pillar_is_what_its_states_make(trees: Trees) -> None:
     assert "geheim" not in "".join(trees.result.files.values())
 
 
+ARTICLE_CLUSTER = """
+cluster-packages:
+  pkg.installed:
+    - pkgs: [corosync, clvm, pacemaker, cman, fence-agents]
+/etc/cluster/cluster.conf:
+  file.managed: [{source: "salt://cluster/cluster.conf.jinja"}, {template: jinja}, {mode: 444}, {require: [{pkg: cman}]}]
+/etc/corosync/corosync.conf:
+  file.managed: [{source: "salt://cluster/corosync.conf.jinja"}, {template: jinja}, {mode: 444}]
+/etc/init.d/clvm:
+  file.managed: [{user: root}, {group: root}, {mode: 555}, {source: "salt://cluster/clvm"}, {require: [{pkg: clvm}]}]
+cman:
+  service.running: [{enable: True}, {watch: [{file: /etc/corosync/corosync.conf}]}, {require: [{pkg: cman}]}]
+clvm:
+  service.running: [{enable: True}, {require: [{service: cman}]}]
+"""
+
+
+def test_each_line_of_the_cluster_of_the_article_is_told(trees: Trees) -> None:
+    trees.put("salt/cluster/init.sls", ARTICLE_CLUSTER)
+    trees.convert(hypervisors=["hyper1", "hyper2"])
+    why = {note.path: note.why for note in trees.result.notes}
+    for path, words in {
+        "cluster-packages:pkg.installed:pkgs:corosync": "the role cluster installs",
+        "cluster-packages:pkg.installed:pkgs:pacemaker": "the role cluster installs",
+        "cluster-packages:pkg.installed:pkgs:fence-agents": "cluster_fencing",
+        "cluster-packages:pkg.installed:pkgs:cman": "cman does not exist any more",
+        "cluster-packages:pkg.installed:pkgs:clvm": "no role sets up lvmlockd and dlm",
+        "/etc/cluster/cluster.conf:file.managed": "each fencedevice",
+        "/etc/corosync/corosync.conf:file.managed": "set cluster_name, cluster_links",
+        "/etc/init.d/clvm:file.managed": "clvmd does not exist any more",
+        "cman:service.running": "cman does not exist any more",
+        "clvm:service.running": "clvmd does not exist any more",
+    }.items():
+        assert words in why[path], (path, why)
+    assert not any(key.startswith("cluster") for key in trees.settings()), "nothing to convert: no file is read"
+
+
+def test_a_cluster_that_salt_makes_by_pcs_is_variables_of_the_role_cluster(trees: Trees) -> None:
+    trees.put(
+        "salt/c.sls",
+        """
+        tools: {pkg.installed: [{pkgs: [pcs, fence-agents-ipmilan: 4.2.1, gfs2-utils, htop]}]}
+        setup: {pcs.cluster_setup: [{nodes: [hyper1, hyper2, web9]}, {pcsclustername: rack1}, {extra_args: [--start]}]}
+        auth: {pcs.auth: [{nodes: [hyper1]}, {pcsuser: hacluster}, {pcspasswd: geheim}]}
+        quorum: {pcs.prop_has_value: [{prop: no-quorum-policy}, {value: freeze}, {cibname: c}]}
+        "on": {pcs.prop_has_value: [{prop: stonith-enabled}, {value: false}]}
+        lazy: {pcs.prop_has_value: [{prop: no-quorum-policy}, {value: ignore}]}
+        wait: {pcs.prop_has_value: [{prop: stop-all-resources}, {value: false}]}
+        fence1:
+          pcs.stonith_present:
+          - {stonith_id: eps1}
+          - {stonith_device_type: fence_ipmilan}
+          - stonith_device_options: [pcmk_host_list=hyper1, ipaddr=192.0.2.7, login=admin, passwd=geheim, lanplus=1]
+        fence2:
+          pcs.stonith_present:
+          - {stonith_device_type: fence_apc}
+          - stonith_device_options: ["pcmk_host_map=hyper2:01;web9:02", ipaddr=pdu]
+        fence3: {pcs.stonith_present: [{stonith_device_type: fence_apc}, {stonith_device_options: [ipaddr=pdu]}]}
+        vm: {pcs.resource_present: [{resource_type: "ocf:heartbeat:VirtualDomain"}, {resource_options: [config=/vm/web1.xml]}]}
+        lock: {pcs.resource_present: [{resource_type: "ocf:pacemaker:controld"}]}
+        web: {pcs.constraint_present: [{constraint_type: colocation}, {constraint_options: [add, a, with, b]}]}
+        /vm: {mount.mounted: [{device: /dev/vg/vm}, {fstype: gfs2}]}
+        libvirt-guests: {service.dead: [{enable: false}]}
+        """,
+    )
+    trees.convert(hypervisors=["hyper1", "hyper2"])
+    settings = {key: value for key, value in trees.settings().items() if key.startswith("cluster")}
+    assert settings == {
+        "cluster_packages": ["pcs", "fence-agents-ipmilan"],
+        "cluster_name": "rack1",
+        "cluster_hosts": ["hyper1", "hyper2", "web9"],
+        "cluster_properties": {"no-quorum-policy": "freeze", "stop-all-resources": "false"},
+    }
+    one, two = (trees.read(f"host_vars/hyper{number}.yml")["cluster_fencing"] for number in (1, 2))
+    options = {"ip": "192.0.2.7", "username": "admin", "lanplus": "1", "password": "{{ vault_eps1_password }}"}
+    assert one == {"agent": "fence_ipmilan", "options": options}
+    assert two == {"agent": "fence_apc", "options": {"ip": "pdu", "plug": "01"}}
+    for words in (
+        "web9 is no hypervisor of the inventory; set there: cluster_fencing",
+        "fence3 does not name its hosts (pcmk_host_list)",
+        "on:pcs.prop_has_value:value: stonith-enabled is always true",
+        "lazy:pcs.prop_has_value:value: stonith-enabled is always true, and no-quorum-policy is not ignore",
+        "tools:pkg.installed:pkgs:gfs2-utils: no role makes or mounts",
+        "tools:pkg.installed:pkgs: add to hypervisor_extra_packages what the roles do not install: htop",
+        "list it in cluster_guests",
+        "lock:pcs.resource_present:resource_type: clvmd does not exist any more",
+        "rules of guests are their ha",
+        "/vm:mount.mounted: no role makes or mounts",
+        "libvirt-guests:service.dead: tuning_libvirt_guests sets it",
+        "auth:pcs.auth: the role cluster configures Pacemaker",
+        "setup:pcs.cluster_setup:extra_args: the role cluster asks Pacemaker itself",
+        "set vault_eps1_password (ansible-vault)",
+    ):
+        assert words in trees.told, (words, trees.told)
+    assert "geheim" not in trees.told + "".join(trees.result.files.values())
+
+
+def test_a_cluster_of_other_machines_is_only_counted(trees: Trees) -> None:
+    trees.put("salt/top.sls", "base: {web9: [c]}")
+    trees.put("salt/c.sls", "corosync: {service.running: []}")
+    trees.convert(hypervisors=["hyper1"])
+    assert "1 not about virtualization: service.running 1" in trees.told
+
+
 def test_the_formula_of_uyuni(trees: Trees) -> None:
     trees.put(
         "pillar/host.sls",
