@@ -15,14 +15,18 @@
 save and show print JSON lines. Exit code 0: done; 1: failed, with one line on stderr; 3: refused, another host owns it.
 
 DIR is the directory of the guest's first disk that is a file, on a filesystem that all hosts see. In
-DIR/.corral/guests/UUID are `owner`, `domain.xml`, `nvram` and `tpm.tar`. A guest has one owner, which changes under a
-lock, by one rename. As a hook of libvirt, the program refuses to start a guest that another host owns. Then it calls no
-libvirt, which waits for it, and waits at most WITHIN_S for a filesystem.
+DIR/.corral/guests/UUID are `owner`, `history`, `domain.xml`, `nvram` and `tpm.tar`. A guest has one owner, which
+changes under a lock, by one rename. As a hook of libvirt, the program refuses to start a guest that another host owns.
+Then it calls no libvirt, which waits for it, and waits at most WITHIN_S for a filesystem.
+
+save also undefines a guest that is off here, if another host has become its owner since it was defined here; its old
+definition is then in `stale.xml`. For reports, it writes what protects each guest into a file that everybody can read.
 """
 
 from __future__ import annotations
 
 import argparse
+import calendar
 import contextlib
 import dataclasses
 import fcntl
@@ -45,6 +49,9 @@ import xml.etree.ElementTree as ET
 
 CONFIG = "/etc/corral-keep.json"  # the host's name in the inventory
 STATE = "/var/lib/libvirt/corral-keep.json"  # the host's UUID, and the guests that it keeps
+STATUS = "/var/lib/libvirt/corral-protected.json"  # for reports
+DEFINITIONS = "/etc/libvirt/qemu"
+CIB, COROSYNC = "/var/lib/pacemaker/cib/cib.xml", "/etc/corosync/corosync.conf"
 ARRIVING = "/run/corral/arriving"
 RUNNING = "/run/libvirt/qemu"
 NVRAMS = "/var/lib/libvirt/qemu/nvram"
@@ -55,6 +62,7 @@ HOOK = "60-corral-keep"
 WITHIN_S = 5.0
 LOCK_S = 20.0
 ARRIVING_S = 60.0
+OWNERS = 10  # in a history
 CORRAL = "{urn:corral:virt:guest:1}"
 SHARED = (
     "nfs",
@@ -71,7 +79,8 @@ SHARED = (
     "gpfs",
 )  # as _system/locks.py has them
 MIGRATED, RELEASED, RECOVERING, RECOVERED = "migrated", "released", "recovering", "recovered"
-NOBODY = "nobody"
+NOBODY, SAVED = "nobody", "saved"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -199,6 +208,29 @@ def may_save(owner: Owner | None, here: str, *, active: bool, migrated: bool = F
     return "wait" if owner.waits and not active else "take"
 
 
+def is_stale(owner: Owner, defined_s: float) -> bool:
+    """True if a host has claimed a guest since it was defined on this one."""
+    if not owner.uuid or owner.why == SAVED:
+        return False
+    try:
+        return defined_s < calendar.timegm(time.strptime(owner.since, _TIME))
+    except ValueError:
+        return False
+
+
+def with_owner(
+    history: t.Sequence[t.Mapping[str, str]], before: Owner | None, owner: Owner
+) -> list[t.Mapping[str, str]]:
+    """The history after a guest has got an owner; that nobody owns it for a while is not in it."""
+    last = history[-1]["to"] if history else before.host if before else ""
+    if owner.uuid and owner.host != last:
+        why = before.why if before and not before.uuid and owner.why == SAVED else owner.why
+        return [*history, {"at": owner.since, "from": last, "to": owner.host, "why": why}][-OWNERS:]
+    if history and owner.why.startswith(RECOVERED):
+        return [*history[:-1], {**history[-1], "why": owner.why}]
+    return list(history)
+
+
 def foreign(guest: Guest, others: t.Iterable[Guest]) -> str:
     """Why a guest cannot be defined beside others of this host: one has its name, or its UEFI variables."""
     for other in others:
@@ -236,7 +268,15 @@ def start_problem(
 
 def utc(seconds: float | None = None) -> str:
     """A time as it is written."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return time.strftime(_TIME, time.gmtime(seconds))
+
+
+def defined_s(name: str) -> float:
+    """When a guest was last defined here; never, as far as is known, if libvirt has it elsewhere."""
+    try:
+        return os.stat(os.path.join(DEFINITIONS, f"{name}.xml")).st_mtime
+    except OSError:
+        return float("inf")
 
 
 def mount_of(path: str) -> tuple[str, t.Sequence[str]]:
@@ -305,10 +345,10 @@ def fsync(path: str) -> None:
         os.close(opened)
 
 
-def write(path: str, content: bytes) -> None:
+def write(path: str, content: bytes, mode: int = 0o600) -> None:
     """Replace a file at once."""
     part = path + ".part"
-    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
     with os.fdopen(opened, "wb") as stream:
         stream.write(content)
         stream.flush()
@@ -337,9 +377,22 @@ def read_owner(folder: str) -> Owner | None:
         raise FailedError(f"{folder}/owner is unreadable: {error}") from error
 
 
+def read_history(folder: str) -> list[t.Mapping[str, str]]:
+    """The last owners of a guest: `at`, `from`, `to` and `why`, the oldest first."""
+    content = read(os.path.join(folder, "history"))
+    try:
+        return [{key: str(one[key]) for key in ("at", "from", "to", "why")} for one in json.loads(content or b"[]")]
+    except (ValueError, TypeError, KeyError):
+        return []  # it decides nothing
+
+
 def write_owner(folder: str, owner: Owner) -> None:
-    """Replace the owner."""
+    """Replace the owner, and note that in the history."""
+    before, history = read_owner(folder), read_history(folder)
     write(os.path.join(folder, "owner"), json.dumps(dataclasses.asdict(owner)).encode() + b"\n")
+    found = with_owner(history, before, owner)
+    if found != history:
+        write(os.path.join(folder, "history"), json.dumps(found).encode() + b"\n")
 
 
 @contextlib.contextmanager
@@ -368,6 +421,19 @@ def state() -> dict[str, t.Any]:
         return dict(json.loads(content)) if content else {}
     except ValueError:
         return {}
+
+
+def resources() -> dict[str, str]:
+    """The resources of Pacemaker by the UUIDs of their guests, if this host is a member of a cluster."""
+    if not os.path.exists(COROSYNC):
+        return {}
+    try:
+        root = ET.parse(CIB).getroot()
+    except (OSError, ET.ParseError):
+        return {}
+    found = root.iterfind("configuration/resources//primitive[@provider='corral']")
+    pairs = [(one.find("instance_attributes/nvpair[@name='uuid']"), one.get("id", "")) for one in found]
+    return {pair.get("value", ""): name for pair, name in pairs if pair is not None}
 
 
 def host_name() -> str:
@@ -442,6 +508,15 @@ class Host:
     def _whole(self) -> int:
         return int(self.libvirt.VIR_DOMAIN_XML_INACTIVE | self.libvirt.VIR_DOMAIN_XML_SECURE)
 
+    def undefine(self, uuid: str) -> None:
+        """Undefine a guest; not one with a saved memory or snapshots. Its UEFI variables and its TPM stay."""
+        flags = ("VIR_DOMAIN_UNDEFINE_KEEP_NVRAM", "VIR_DOMAIN_UNDEFINE_KEEP_TPM")  # the second since libvirt 8.9
+        try:
+            found = self.connection.lookupByUUIDString(uuid)
+            found.undefineFlags(sum(getattr(self.libvirt, flag, 0) for flag in flags))
+        except self.libvirt.libvirtError as error:
+            raise FailedError(str(error)) from error
+
     def find(self, uuid: str) -> t.Any | None:
         """The guest with this UUID."""
         return next((one for one in self.connection.listAllDomains() if one.UUIDString() == uuid), None)
@@ -464,29 +539,26 @@ class Host:
             write(STATE, json.dumps(wanted).encode())
 
 
+@dataclasses.dataclass
+class Notes:
+    """What this host has noted of its guests `before`, what it notes now, and what reports show; by UUID."""
+
+    before: dict[str, t.Any]
+    kept: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+    status: dict[str, t.Any] = dataclasses.field(default_factory=dict)
+
+
 def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
     """Keep all guests that are defined here; what was done with each."""
-    before, kept = dict(state().get("guests") or {}), t.cast("dict[str, t.Any]", {})
-    host.remember(before)  # the hook needs the UUID before the first guest is owned
-    there = set()
+    notes, there = Notes(dict(state().get("guests") or {})), set()
+    host.remember(notes.before)  # the hook needs the UUID before the first guest is owned
     for document, active, left in host.guests():
         guest = guest_of(document)
         there.add(guest.uuid)
-        if not guest.protected:
-            continue
-        line = {"guest": guest.name, "uuid": guest.uuid}
-        try:
-            ran = bool(before.get(guest.uuid, {}).get("ran"))
-            line.update(save_guest(host, guest, document, active=active, migrated=left and ran))
-            ran = line["action"] in ("keep", "take") and (active or ran)
-            kept[guest.uuid] = {"name": guest.name, "directory": guest.directories[0], "ran": ran}
-        except (FailedError, OSError) as error:
-            line.update(action="failed", problem=str(error))
-            if guest.uuid in before:
-                kept[guest.uuid] = before[guest.uuid]
-        yield line
-    for uuid, one in before.items():
-        if uuid in kept:
+        if guest.protected:
+            yield save_noted(host, guest, document, notes, active=active, left=left)
+    for uuid, one in notes.before.items():
+        if uuid in notes.kept:
             continue
         line = {"guest": one["name"], "uuid": uuid, "directory": one["directory"]}
         try:
@@ -496,13 +568,49 @@ def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
             line["action"] = "forgotten"
         except (FailedError, OSError) as error:
             line.update(action="failed", problem=str(error))
-            kept[uuid] = one
+            notes.kept[uuid] = one
         yield line
-    host.remember(kept)
+    host.remember(notes.kept)
+    managed = resources()
+    status = {uuid: {**one, "resource": managed.get(uuid, "")} for uuid, one in notes.status.items()}
+    content = json.dumps(status).encode() + b"\n"
+    if read(STATUS) != content:
+        write(STATUS, content, 0o644)
 
 
-def save_guest(host: Host, guest: Guest, document: str, *, active: bool, migrated: bool) -> dict[str, t.Any]:
-    """Keep one guest."""
+def save_noted(host: Host, guest: Guest, document: str, notes: Notes, *, active: bool, left: bool) -> dict[str, t.Any]:
+    """Keep one guest, and note it; what was done."""
+    line, note = {"guest": guest.name, "uuid": guest.uuid}, notes.before.get(guest.uuid, {})
+    ran, claimed = bool(note.get("ran")), bool(note.get("claimed")) and not active
+    try:
+        line.update(save_guest(host, guest, document, active=active, migrated=left and ran, claimed=claimed))
+        if line["action"] == "removed":
+            notes.before.pop(guest.uuid, None)
+            return line
+        ran = line["action"] in ("keep", "take") and (active or ran)
+        known = {"name": guest.name, "directory": guest.directories[0]}
+        notes.kept[guest.uuid] = {**known, "ran": ran, "claimed": line["action"] == "claimed"}
+        notes.status[guest.uuid] = {**told(guest), "problem": line.get("problem", "")}
+    except (FailedError, OSError) as error:
+        line.update(action="failed", problem=str(error))
+        notes.status[guest.uuid] = {"problem": str(error)}
+        if note:
+            notes.kept[guest.uuid] = note
+    return line
+
+
+def told(guest: Guest) -> dict[str, t.Any]:
+    """What reports show of a guest that is kept."""
+    directory = guest.directories[0]
+    folder = store(directory, guest.uuid)
+    owner = read_owner(folder)
+    return {"directory": directory, "owner": owner and owner.text, "history": read_history(folder)}
+
+
+def save_guest(
+    host: Host, guest: Guest, document: str, *, active: bool, migrated: bool, claimed: bool
+) -> dict[str, t.Any]:
+    """Keep one guest; not the definition that was here before this host claimed the guest."""
     problem = unfit(guest)
     if problem:
         raise FailedError(problem)
@@ -514,6 +622,8 @@ def save_guest(host: Host, guest: Guest, document: str, *, active: bool, migrate
         found: dict[str, t.Any] = {"directory": directory, "action": decision}
         if owner and decision in ("other", "wait"):
             found["owner"] = dataclasses.asdict(owner)
+            if not active and is_stale(owner, defined_s(guest.name)):
+                return {**found, **remove_stale(host, guest, document, folder)}
             gone = shlex.join(["virsh", "undefine", guest.name, "--keep-nvram"])
             found["problem"] = (
                 f"it runs here, and its owner is {owner.text}: if it has migrated, that host gives it up within a "
@@ -525,6 +635,8 @@ def save_guest(host: Host, guest: Guest, document: str, *, active: bool, migrate
         if decision == "give":
             write_owner(folder, Owner("", "", utc(), MIGRATED))
             return found
+        if decision == "keep" and owner and claimed and is_stale(owner, defined_s(guest.name)):
+            return {**found, "action": "claimed"}
         parts = {"domain.xml": document.encode(), "nvram": read(guest.nvram) if guest.nvram else None}
         parts["tpm.tar"] = packed(os.path.join(TPMS, guest.uuid))
         wrote = []
@@ -534,10 +646,22 @@ def save_guest(host: Host, guest: Guest, document: str, *, active: bool, migrate
                 write(path, content)
                 wrote.append(name)
         if owner is None or decision == "take":
-            write_owner(folder, host.owner("saved"))
+            write_owner(folder, host.owner(SAVED))
         elif active and owner.why.startswith(RECOVERING):
             write_owner(folder, dataclasses.replace(owner, why=owner.why.replace(RECOVERING, RECOVERED, 1)))
         return {**found, "wrote": wrote}
+
+
+def remove_stale(host: Host, guest: Guest, document: str, folder: str) -> dict[str, str]:
+    """Undefine a guest that another host has claimed; what was done."""
+    write(os.path.join(folder, "stale.xml"), document.encode())
+    try:
+        host.undefine(guest.uuid)
+    except FailedError as error:
+        flags = ("--keep-nvram", "--managed-save", "--snapshots-metadata", "--checkpoints-metadata")
+        gone = shlex.join(["virsh", "undefine", guest.name, *flags])
+        return {"problem": f"another host has claimed it, and cannot undefine it here: {error}; run {gone}"}
+    return {"action": "removed"}
 
 
 def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
@@ -562,6 +686,7 @@ def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
                 saved = utc(os.stat(os.path.join(folder, "domain.xml")).st_mtime)
                 line.update(guest=guest.name, owner=dataclasses.asdict(owner), saved=saved, needs=guest.needs)
                 line.update(host_uuid=host.uuid, defined=uuid in active, active=active.get(uuid, False))
+                line.update(history=read_history(folder))
             except (FailedError, OSError) as error:
                 line["problem"] = str(error)
             yield line
@@ -575,7 +700,8 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[
     trusted(folder)
     known = dict(state().get("guests") or {})
     if uuid in known:
-        known[uuid] = {**known[uuid], "ran": False}  # not as this owner's
+        runs = os.path.exists(os.path.join(RUNNING, known[uuid]["name"] + ".pid"))
+        known[uuid] = {**known[uuid], "ran": False, "claimed": not runs}  # not as this owner's
     host.remember(known)
     with locked(folder):
         owner = read_owner(folder)

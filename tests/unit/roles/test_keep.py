@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES
 
 PROGRAM = ROLES / "hypervisor/files/corral_keep.py"
 UUID, HERE, THERE = "6695eb01-f6a4-8304-79aa-97f2502e193f", "2baa1b06-db13-410e-952c-5cdfa5800c47", "d" * 36
+OTHER = "0fd2c1a4-6c4e-4f6c-9a52-d0d8f3b0a001"
 GUEST = """<domain type='kvm'><name>web1</name><uuid>{uuid}</uuid>
 <metadata><corral:guest xmlns:corral="urn:corral:virt:guest:1"><corral:tag>web</corral:tag>{ha}</corral:guest></metadata>
 <memory unit='KiB'>65536</memory><vcpu>2</vcpu><os firmware='efi'><type machine='q35'>hvm</type></os><devices>
@@ -90,6 +91,161 @@ def test_a_guest_that_another_host_owns_is_never_taken(
     assert keep.may_save(owner, HERE, active=active) == decision
     given = "give" if uuid == HERE else decision
     assert keep.may_save(owner, HERE, active=active, migrated=True) == given
+
+
+def test_a_definition_is_stale_if_another_host_has_claimed_the_guest_since(keep: t.Any) -> None:
+    at_s = 1_000_000_000.0
+    for uuid, why, defined_s, stale in (
+        (THERE, "recovered from hyper1", at_s - 1, True),
+        (THERE, "started by Pacemaker on hyper2", at_s - 1, True),
+        (THERE, "recovered from hyper1", at_s, False),  # it moves here, or was defined anew
+        (THERE, "recovered from hyper1", float("inf"), False),
+        (THERE, "saved", at_s - 1, False),  # it came to that host by a migration
+        ("", "released on hyper2", at_s - 1, False),
+    ):
+        assert keep.is_stale(keep.Owner("h", uuid, keep.utc(at_s), why), defined_s) == stale
+    assert not keep.is_stale(keep.Owner("h", THERE, "yesterday", "claimed"), 0.0)
+
+
+def test_the_history_tells_who_has_run_a_guest_and_why(keep: t.Any, tmp_path: Path) -> None:
+    folder = keep.made_folder(str(tmp_path), UUID)
+    for host, why in (
+        ("a", "saved"),
+        ("", "migrated"),
+        ("b", "saved"),
+        ("a", "recovering from b"),
+        ("a", "recovered from b"),
+        ("", "no longer defined on a"),
+        ("a", "saved"),
+    ):
+        keep.write_owner(folder, keep.Owner(host, host and host * 36, f"at {why}", why))
+    found = [tuple(one.values()) for one in keep.read_history(folder)]
+    assert found == [
+        ("at saved", "", "a", "saved"),
+        ("at saved", "a", "b", "migrated"),
+        ("at recovering from b", "b", "a", "recovered from b"),
+    ]
+    for number in range(30):
+        keep.write_owner(folder, keep.Owner(f"h{number}", THERE, "now", "claimed"))
+    assert [one["to"] for one in keep.read_history(folder)] == [f"h{number}" for number in range(20, 30)]
+    Path(folder, "history").unlink()
+    keep.write_owner(folder, keep.Owner("b", THERE, "now", "claimed"))
+    assert keep.read_history(folder) == [{"at": "now", "from": "h29", "to": "b", "why": "claimed"}], (
+        "of before there was one"
+    )
+
+
+class Libvirt:
+    """A host with guests that are off."""
+
+    def __init__(self, *documents: str) -> None:
+        self.documents, self.uuid, self.name, self.notes = [*documents], HERE, "hyper1", dict[str, t.Any]()
+
+    def guests(self, *, transient: bool = False) -> t.Iterator[tuple[str, bool, bool]]:
+        return ((document, False, False) for document in self.documents)
+
+    def undefine(self, uuid: str) -> None:
+        self.documents = [one for one in self.documents if uuid not in one]
+
+    def owner(self, why: str) -> t.Any:
+        return sys.modules["corral_keep"].Owner(self.name, self.uuid, "2026-11-30T07:00:00Z", why)
+
+    def remember(self, guests: t.Any) -> None:
+        Path(sys.modules["corral_keep"].STATE).write_text(json.dumps({"uuid": HERE, "guests": guests}))
+
+
+@pytest.fixture
+def shared(keep: t.Any, tmp_path: Path, monkeypatch: t.Any) -> Path:
+    """A filesystem that hosts share; what the host has of its own is beside it."""
+    (tmp_path / "mounts").write_text(f"a / ext4 rw 0 0\nb {tmp_path}/shared nfs4 rw 0 0\n")
+    for name in ("MOUNTS", "STATE", "STATUS", "DEFINITIONS", "CIB", "COROSYNC", "TPMS", "RUNNING"):
+        monkeypatch.setattr(keep, name, str(tmp_path / name.lower()))
+    (tmp_path / "definitions").mkdir()
+    (tmp_path / "definitions/web1.xml").write_text("")
+    (tmp_path / "shared").mkdir()
+    return tmp_path / "shared"
+
+
+def defined_at(shared: Path, at: str) -> None:
+    at_s = time.mktime(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+    os.utime(shared.parent / "definitions/web1.xml", (at_s, at_s))
+
+
+def status(shared: Path) -> dict[str, t.Any]:
+    """What reports read, which everybody may."""
+    path = shared.parent / "status"
+    assert path.stat().st_mode & 0o777 == 0o644
+    return t.cast("dict[str, t.Any]", json.loads(path.read_text()))
+
+
+def test_a_stale_definition_is_removed_and_its_text_stays(keep: t.Any, shared: Path) -> None:
+    host = Libvirt(document(shared / "web1.qcow2"))
+    assert [line["action"] for line in keep.save(host)] == ["take"]
+    assert status(shared)[UUID]["owner"] == "hyper1 since 2026-11-30T07:00:00Z (saved)"
+    folder = keep.store(str(shared), UUID)
+    keep.write_owner(folder, keep.Owner("hyper2", THERE, "2026-11-30T08:00:00Z", "recovered from hyper1"))
+    defined_at(shared, "2026-11-30T08:00:01Z")
+    [line] = keep.save(host)
+    assert line["action"] == "other" and "remove the definition here: virsh undefine web1" in line["problem"]
+    assert status(shared)[UUID]["problem"] == line["problem"] and host.documents
+    defined_at(shared, "2026-11-30T07:59:59Z")
+    assert [line["action"] for line in keep.save(host)] == ["removed"]
+    assert not host.documents and status(shared) == {} and list(keep.save(host)) == []
+    assert "<name>web1</name>" in Path(folder, "stale.xml").read_text() and keep.read_owner(folder).host == "hyper2"
+
+
+def test_a_stale_definition_that_libvirt_keeps_is_told_with_the_command(
+    keep: t.Any, shared: Path, monkeypatch: t.Any
+) -> None:
+    def refuse(_self: Libvirt, _uuid: str) -> None:
+        raise keep.FailedError("Refusing to undefine while domain managed save image exists")
+
+    monkeypatch.setattr(Libvirt, "undefine", refuse)
+    folder = keep.made_folder(str(shared), UUID)
+    keep.write_owner(folder, keep.Owner("hyper2", THERE, "2026-11-30T08:00:00Z", "recovered from hyper1"))
+    defined_at(shared, "2026-11-30T07:59:59Z")
+    [line] = keep.save(Libvirt(document(shared / "web1.qcow2")))
+    assert (
+        line["action"] == "other"
+        and "managed save image exists; run virsh undefine web1 --keep-nvram" in line["problem"]
+    )
+
+
+def test_what_was_here_before_a_claim_does_not_replace_what_is_kept(keep: t.Any, shared: Path) -> None:
+    """Between the claim and the definition, the program may be called to save."""
+    old, new = document(shared / "web1.qcow2"), document(shared / "web1.qcow2", HA.replace("7", "8"))
+    folder = keep.made_folder(str(shared), UUID)
+    keep.write(f"{folder}/domain.xml", new.encode())
+    keep.write_owner(folder, keep.Owner("hyper2", THERE, "2026-11-30T06:00:00Z", "saved"))
+    host = Libvirt(old)
+    assert [line["action"] for line in keep.save(host)] == ["other"]
+    keep.claim(host, UUID, str(shared), "recovering from hyper2")
+    defined_at(shared, "2026-11-30T05:00:00Z")
+    for _again in range(2):
+        assert [line["action"] for line in keep.save(host)] == ["claimed"]
+    assert Path(folder, "domain.xml").read_text() == new
+    defined_at(shared, "2026-11-30T07:00:01Z")
+    assert [line["action"] for line in keep.save(host)] == ["keep"]
+    assert Path(folder, "domain.xml").read_text() == old, "defined since, by whomever"
+
+
+def test_reports_learn_which_resource_of_pacemaker_starts_a_guest(keep: t.Any, shared: Path) -> None:
+    host = Libvirt(
+        document(shared / "web1.qcow2"), document("/local/w.raw").replace(UUID, OTHER).replace(">web1<", ">w<")
+    )
+    (shared.parent / "cib").write_text(
+        "<cib><configuration><resources><group><primitive id='guest-web1' class='ocf' provider='corral' type='guest'>"
+        f"<instance_attributes id='i'><nvpair id='u' name='uuid' value='{UUID}'/></instance_attributes></primitive></group>"
+        "</resources></configuration></cib>"
+    )
+    list(keep.save(host))
+    assert status(shared)[UUID]["resource"] == "", "this host has left the cluster"
+    (shared.parent / "corosync").write_text("")
+    list(keep.save(host))
+    found = status(shared)
+    assert found[UUID]["resource"] == "guest-web1" and found[UUID]["directory"] == str(shared)
+    assert [one["to"] for one in found[UUID]["history"]] == ["hyper1"] and found[UUID]["problem"] == ""
+    assert "is on ext4" in found[OTHER]["problem"]
 
 
 @pytest.mark.parametrize(
