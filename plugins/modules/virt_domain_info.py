@@ -157,11 +157,24 @@ domains:
       returned: always
       sample: {age_s: 7200, proven_age_s: 172800, every_s: 86400, proven_every_s: 604800, late: false}
     ha:
-      description: C(mode) and C(priority) of O(corral.virt.virt_domain#module:ha), with which another host runs the
-        guest when its host is dead. V(null) for a guest that is not protected.
+      description:
+        - C(mode) and C(priority) of O(corral.virt.virt_domain#module:ha), with which another host runs the guest when
+          its host is dead. V(null) for a guest that is not protected.
+        - C(kept) is what C(corral-keep) has noted on the host, and null if its definition is not kept, or with a remote
+          connection; the C(directory) of the definition; its C(owner), the only host that may start it; the
+          C(resource) of Pacemaker, empty if the playbook recover starts it; why it is not kept, or must not be here
+          (C(problem)); and the last owners (C(history)), each with C(at), C(from), C(to) and C(why).
       type: dict
       returned: always
-      sample: {mode: restart, priority: 100}
+      sample:
+        mode: restart
+        priority: 100
+        kept:
+          directory: /srv/vms
+          owner: hyper1 since 2026-11-30T07:00:00Z (recovered from hyper2)
+          resource: ""
+          problem: ""
+          history: [{at: "2026-11-30T07:00:00Z", from: hyper2, to: hyper1, why: recovered from hyper2}]
     ssh_host_key: {description: Public SSH host key that was created with the seed., type: str, returned: always}
     arguments:
       description: Arguments of M(corral.virt.virt_domain) that describe the guest. Null if its definition cannot be

@@ -141,6 +141,13 @@ host:
           and the UUIDs of guests that were C(stopped) for it; otherwise null. The playbook drain sets it.
       type: dict
       returned: always
+    fencing:
+      description: When C(corral-cluster) has C(tested) the fence devices of the other members of the cluster, and of
+        each of these C(devices), by the name of the member, whether it can be used (C(ok)), what it C(says) of the
+        member, and C(why) it cannot be used. Null in no cluster, and with a remote connection.
+      type: dict
+      returned: always
+      sample: {tested: "2026-11-30T07:00:00+00:00", devices: {hyper2: {ok: true, says: "on", why: ""}}}
     boot_id:
       description: Identity of the host's current boot, which changes when it reboots; null with a remote connection.
       type: str
@@ -202,7 +209,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe_host
-from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance
+from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance, files_protection
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
 
@@ -225,6 +232,7 @@ def main() -> None:
     here = host["bridges"] is not None  # behind a remote connection is another host
     own: dict[str, t.Any] = {
         "maintenance": files_maintenance.read() if here else None,
+        "fencing": files_protection.fencing() if here else None,
         "boot_id": boot.identity() if here else None,
     }
     if module.params["validate"]:

@@ -71,6 +71,11 @@ domains:
     name: {description: Name., type: str, returned: always}
     uuid: {description: UUID., type: str, returned: always}
     state: {description: 'V(running), V(paused), V(shutdown) or V(crashed).', type: str, returned: always}
+    protected:
+      description: Whether its definition is kept, so that another host can run it when its host is dead; false with a
+        remote connection.
+      type: bool
+      returned: always
     tags: {description: Tags., type: list, elements: str, returned: with O(tags)}
     moving: {description: Whether a migration of it is recorded., type: bool, returned: with O(tags)}
 """

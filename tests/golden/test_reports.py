@@ -32,7 +32,22 @@ WEB1: dict[str, t.Any] = {
     "tags": ["front", "apart-web"],
     "snapshots": {"count": 3, "oldest_age_s": 9 * 86400},
     "backup": {"age_s": 7200, "proven_age_s": 9 * 86400, "every_s": 86400, "proven_every_s": 7 * 86400, "late": True},
-    "ha": {"mode": "restart", "priority": 100},
+    "ha": {
+        "mode": "restart",
+        "priority": 100,
+        "kept": {
+            "directory": "/srv/vms",
+            "owner": "hyper1 since 2026-11-30T07:00:00Z (recovered from hyper2)",
+            "resource": "guest-web1",
+            "problem": "",
+            "history": [
+                {"at": "2026-11-29T07:00:00Z", "from": "", "to": "hyper2", "why": "saved"},
+                {"at": "2026-11-30T07:00:00Z", "from": "hyper2", "to": "hyper3", "why": "recovered from hyper2"},
+                {"at": "2026-11-30T09:00:00Z", "from": "hyper3", "to": "hyper1", "why": "migrated"},
+            ],
+        },
+    },
+    "protected": True,
 }
 OFF: dict[str, t.Any] = {
     "name": "a-guest-that-is-off",
@@ -46,6 +61,7 @@ OFF: dict[str, t.Any] = {
     "interfaces": [{"mac": "52:54:00:00:00:02", "type": "user"}],
     "addresses": [],
     "tags": [],
+    "ha": {"mode": "restart", "priority": 0, "kept": None},
 }
 LOAD = {"cpus": 8, "cpu_percent": 71.4, "memory_mib": 32768, "memory_used_mib": 29696}
 INFO: dict[str, t.Any] = {
@@ -65,6 +81,13 @@ INFO: dict[str, t.Any] = {
     "domain_capabilities": {"platform": ["efi", "tpm"]},
     "guests": [{}, {}],
     "maintenance": {"reason": "new memory"},
+    "fencing": {
+        "tested": "2026-11-30T07:00:00+00:00",
+        "devices": {
+            "hyper2": {"ok": True, "says": "on", "why": ""},
+            "hyper3": {"ok": False, "says": "", "why": "no answer within 60 s"},
+        },
+    },
 }
 BARE = {
     **INFO,
@@ -73,6 +96,7 @@ BARE = {
     "pools": [],
     "guests": [],
     "maintenance": None,
+    "fencing": None,
     "vcpus_used": 0,
     "memory_used_mib": 0,
 }

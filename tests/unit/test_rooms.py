@@ -708,7 +708,7 @@ BUDGETS_KIB |= {
 BUDGETS_KIB |= {"virt_migrate": 293, "virt_migrations": 293, "virt_tls": 50}
 BUDGETS_KIB |= {
     "virt_state": 73,  # with what a guest does that is asked to shut down
-    "virt_state_info": 18,  # who copies a definition copies its record: it tells whose it is
+    "virt_state_info": 19,  # who copies a definition copies its record: it tells whose it is
     "virt_bridge": 58,
     "virt_firewall": 37,
     "virt_daemon": 50,  # with leases
@@ -716,7 +716,7 @@ BUDGETS_KIB |= {
     "virt_tuning": 40,
     "virt_writable": 48,
     "virt_addresses": 53,
-    "virt_query": 63,
+    "virt_query": 65,  # with what protects guests
 }
 
 

@@ -10,6 +10,7 @@ import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._address import libvirt_ip_addresses
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_disk,
     fields_domain,
@@ -19,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_summary,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
+from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -30,11 +32,16 @@ def describe_guests(
     connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none"
 ) -> list[dict[str, t.Any]]:
     """All guests sorted by name, or only those in `names`."""
-    return run_summary.each(connection, functools.partial(describe_guest, addresses=addresses), names)
+    kept = files_protection.kept() if has_files_here(connection.getURI()) else {}
+    return run_summary.each(connection, functools.partial(describe_guest, addresses=addresses, kept=kept), names)
 
 
-def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none") -> dict[str, t.Any]:
-    """One guest: its running state, or its definition if it is off. `statistics` are libvirt's bulk statistics."""
+def describe_guest(
+    item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses: str = "none", kept: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
+    """One guest: its running state, or its definition if it is off. `statistics` are libvirt's bulk statistics, and
+    `kept` is what the host notes of protected guests.
+    """
     with explained("read guest", item.name()):
         xml = item.XMLDesc()
         root, fields, recorded = parse(xml), fields_domain.read_fields(xml), fields_record.read(xml)
@@ -47,7 +54,7 @@ def describe_guest(item: t.Any, statistics: t.Mapping[str, t.Any], *, addresses:
             "autostart": bool(item.isPersistent() and item.autostart()),
             "snapshots": run_summary.snapshots(item),
             "backup": run_summary.backup(root),
-            "ha": run_summary.protection(root),
+            "ha": run_summary.protection(root, kept),
         }
     sighted = xml_summary.sighted(root, recorded.get("seen", ())) if state == "running" else []
     report.update(_hardware(root, fields, run_summary.block_sizes(statistics)))

@@ -11,7 +11,9 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_measure, run_summary
+from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
 
 __all__ = ["Search", "guests"]
 
@@ -26,6 +28,7 @@ class Search(t.NamedTuple):
 def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) -> dict[str, t.Any]:
     """The result of the module; with `load` also of the host. Without a gate nothing is recorded."""
     recorded: dict[str, t.Any] = {}
+    kept = files_protection.kept() if has_files_here(connection.getURI()) else {}
 
     def read() -> list[dict[str, t.Any]]:
         recorded.update(
@@ -35,7 +38,7 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
         )
         return run_summary.guests(
             connection,
-            more=lambda root: {"backup": run_summary.backup(root), "ha": run_summary.protection(root)},
+            more=lambda root: {"backup": run_summary.backup(root), "ha": run_summary.protection(root, kept)},
             asked=lambda item: _snapshots(item, search.names),
         )
 

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
-from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance
+from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance, files_protection
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -23,10 +23,14 @@ __all__ = ["described", "of_guests"]
 
 def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The guests, and with `links` the host's links and maintenance reason."""
-    guests = of_guests(connection, name=params["name"], tags=params["tags"])
+    here = has_files_here(connection.getURI())
+    kept = files_protection.kept() if here else {}
+    guests = [
+        {**guest, "protected": guest["uuid"] in kept and not kept[guest["uuid"]]["problem"]}
+        for guest in of_guests(connection, name=params["name"], tags=params["tags"])
+    ]
     if not params["links"]:
         return {"domains": guests}
-    here = has_files_here(connection.getURI())
     mark = files_maintenance.read() if here else None
     return {
         "domains": guests,

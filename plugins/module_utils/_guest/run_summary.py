@@ -65,13 +65,20 @@ def backup(root: t.Any) -> dict[str, t.Any]:
     return {"age_s": ages[0], "proven_age_s": ages[1], "every_s": due[0], "proven_every_s": due[1], "late": late}
 
 
-def protection(root: t.Any) -> dict[str, t.Any] | None:
-    """How another host runs a guest when its host is dead, and the priority; None for a guest that is not protected."""
+def protection(root: t.Any, kept: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
+    """How another host runs a guest when its host is dead, the priority, and what the host notes of it.
+
+    None for a guest that is not protected.
+    """
     found = root.find(f"metadata/{{{CORRAL}}}guest/{{{CORRAL}}}ha")
     if found is None:
         return None
     priority = found.get("priority", "")
-    return {"mode": found.get("mode", "restart"), "priority": int(priority) if priority.isdecimal() else 0}
+    return {
+        "mode": found.get("mode", "restart"),
+        "priority": int(priority) if priority.isdecimal() else 0,
+        "kept": kept.get(root.findtext("uuid")),
+    }
 
 
 def active(guests: t.Iterable[Described]) -> list[Described]:

@@ -180,7 +180,17 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "tags": _texts(item.get("tags")),
         "snapshots": {name: _number((item.get("snapshots") or {}).get(name)) for name in ("count", "oldest_age_s")},
         "backup": {**{name: _number(backup.get(name)) for name in _BACKUP}, "late": bool(backup.get("late"))},
-        "ha": ha and {"mode": str(ha.get("mode")), "priority": _number(ha.get("priority"))},
+        "ha": ha and {"mode": str(ha.get("mode")), "priority": _number(ha.get("priority")), **_kept(ha.get("kept"))},
+    }
+
+
+def _kept(kept: Told | None) -> dict[str, t.Any]:
+    """What is noted of a protected guest; `kept` is false if nothing would start it on another host."""
+    found = kept or {"history": [], "problem": "its definition is not kept"}
+    return {
+        "kept": not found["problem"],
+        **{key: _text(found.get(key)) for key in ("problem", "directory", "owner", "resource")},
+        "history": [{key: str(one[key]) for key in ("at", "from", "to", "why")} for one in found["history"]],
     }
 
 
@@ -202,7 +212,14 @@ def _interface(nic: Told) -> dict[str, t.Any]:
 
 
 def _list(result: Told, guests: Guests) -> dict[str, t.Any]:
-    return {"guests": [{"name": str(item["name"]), "state": str(item["state"])} for item in _chosen(result, guests)]}
+    found = [
+        {
+            **{key: str(item[key]) for key in ("name", "state")},
+            "protected": bool(item.get("protected")),
+        }
+        for item in _chosen(result, guests)
+    ]
+    return {"guests": found}
 
 
 _FIGURES = (
@@ -231,8 +248,17 @@ def _host_info(result: Told, _guests: Guests) -> dict[str, t.Any]:
         "bridges": _texts(info.get("bridges")),
         "guests": len(info["guests"]),
         "maintenance": _text((info.get("maintenance") or {}).get("reason")),
+        "fencing": _fencing(info["fencing"]) if info.get("fencing") else None,
         "removed_disks": _texts([disk.get("note") for disk in info.get("removed_disks") or ()]),
     }
+
+
+def _fencing(found: Told) -> dict[str, t.Any]:
+    devices = [
+        {"name": str(name), "ok": bool(one["ok"]), "says": _text(one["says"]), "why": _text(one["why"])}
+        for name, one in sorted(found["devices"].items())
+    ]
+    return {"tested": str(found["tested"]), "devices": devices}
 
 
 def _pool(pool: Told) -> dict[str, t.Any]:

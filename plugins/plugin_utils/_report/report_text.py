@@ -86,8 +86,22 @@ def _query(host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] |
         backup = tables.backup_ages(item.get("backup") or {})
         lines += [f"  Backup: {backup}"] if backup != "-" else []
         if ha := item.get("ha"):
-            lines.append(f"  Protected: {ha['mode']}, priority {ha['priority']}")
+            lines += _protection(item["uuid"], ha, ha.get("kept"))
     return lines
+
+
+def _protection(uuid: str, ha: t.Mapping[str, t.Any], kept: t.Mapping[str, t.Any] | None) -> t.Iterator[str]:
+    """What starts a guest when its host is dead, and why it runs where it does."""
+    by = "by nobody: its definition is not kept; set hypervisor_keeps_definitions: true"
+    if kept:
+        by = f"by Pacemaker ({kept['resource']})" if kept["resource"] else "by playbook recover"
+        by = f"but {kept['problem']}" if kept["problem"] else by
+    yield f"  Protected: {ha['mode']}, priority {ha['priority']}, {by}"
+    if kept and kept["directory"]:
+        yield f"    Kept in: {kept['directory']}/.corral/guests/{uuid}"
+        yield f"    Owner: {kept['owner']}"
+    for one in tables.failovers(kept["history"] if kept else ())[-1:]:
+        yield f"    Failed over: {one['at']} from {one['from']} to {one['to']}: {one['why']}"
 
 
 def _snapshots(found: t.Mapping[str, t.Any]) -> t.Iterator[str]:
@@ -172,10 +186,10 @@ def _console(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str
 
 
 def _list(_host: str, result: t.Mapping[str, t.Any], guests: t.Collection[str] | None) -> list[str]:
-    """Names of guests by state."""
+    """Names of guests by state, and which of them another host can run."""
     states: dict[str, list[str]] = {}
     for item in _chosen(result["domains"], guests):
-        states.setdefault(item["state"], []).append(item["name"])
+        states.setdefault(item["state"], []).append(item["name"] + (" (protected)" if item.get("protected") else ""))
     return [line for state in sorted(states) for line in (state, *(f"  {name}" for name in sorted(states[state])))]
 
 
@@ -195,8 +209,15 @@ def _host_info(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[
         "guests": len(info["guests"]),
         **({"removed_disks": [disk["note"] for disk in removed]} if (removed := info.get("removed_disks")) else {}),
         **({"maintenance": info["maintenance"]["reason"]} if info.get("maintenance") else {}),
+        **({"fencing": _fencing(info["fencing"])} if info.get("fencing") else {}),
     }
     return yaml.safe_dump(shown, sort_keys=False, default_flow_style=False).splitlines()
+
+
+def _fencing(found: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The last test of the fence devices of other members."""
+    devices = {name: one["says"] if one["ok"] else f"of no use: {one['why']}" for name, one in found["devices"].items()}
+    return {"tested": found["tested"], **devices}
 
 
 def _steps(_host: str, result: t.Mapping[str, t.Any], _guests: t.Collection[str] | None) -> list[str]:

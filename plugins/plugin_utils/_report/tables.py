@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.age import age_t
 from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZE_UNITS
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
-__all__ = ["Paint", "amount", "backup_ages", "columns", "count_and_age", "is_old", "size", "text"]
+__all__ = ["Paint", "amount", "backup_ages", "columns", "count_and_age", "failovers", "is_old", "size", "text"]
 
 _BAR = 20
 _LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on
@@ -75,6 +75,11 @@ def backup_ages(backup: Report) -> str:
         elif limit_s is not None:
             words.append(missing)
     return ", ".join(words) or "-"
+
+
+def failovers(history: t.Iterable[Report]) -> list[Report]:
+    """The entries of a guest's history of owners that are neither migrations nor its first owner."""
+    return [one for one in history if one["from"] and not one["why"].startswith("migrated")]
 
 
 def is_old(snapshots: Report) -> bool:

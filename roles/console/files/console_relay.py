@@ -31,7 +31,10 @@ try:
 except ImportError:  # `connect` needs none
     libvirt = None
 
-MARK = Path("/var/lib/libvirt/corral-maintenance.json")  # readable by all
+# Readable by all.
+MARK = Path("/var/lib/libvirt/corral-maintenance.json")
+PROTECTED = Path("/var/lib/libvirt/corral-protected.json")
+FENCING = Path("/var/lib/corral-virt/cluster/fencing.json")
 # Of this host; each is readable by all.
 CERTIFICATES = {
     "libvirt server": Path("/etc/pki/libvirt/servercert.pem"),
@@ -153,7 +156,7 @@ def to_file(number: int) -> Write:
 def connect(request: str, path: str = SOCKET) -> None:
     """Between standard input and output and `serve`, which judges the ticket; raises Refused.
 
-    Without a ticket, only whether the host is in maintenance is told, and when its certificates end.
+    Without a ticket, only what `host` returns is told.
     """
     if request == "host":
         to_file(1)(b"ok\n" + json.dumps(host()).encode())
@@ -170,10 +173,14 @@ def connect(request: str, path: str = SOCKET) -> None:
 
 
 def host() -> dict[str, t.Any]:
-    """The mark of maintenance, and seconds since the epoch at which each certificate ends (None: unreadable)."""
-    maintenance = json.loads(MARK.read_text()) if MARK.exists() else None
+    """The mark of maintenance, when each certificate ends (seconds since the epoch; None: unreadable), the last test of
+    fence devices, and what is noted of protected guests, by UUID.
+    """
+    maintenance, protected, fencing = (
+        json.loads(path.read_text()) if path.exists() else None for path in (MARK, PROTECTED, FENCING)
+    )
     ends = {name: ends_at(path) for name, path in CERTIFICATES.items() if path.exists()}
-    return {"maintenance": maintenance, "certificates": ends}
+    return {"maintenance": maintenance, "certificates": ends, "protected": protected or {}, "fencing": fencing}
 
 
 def ends_at(certificate: Path) -> int | None:

@@ -132,7 +132,8 @@ class Watcher:
         """All that is known of a guest, asked now. Raises NotFound, or Failed while the host is unreachable."""
         with self._asking() as connection:
             item = libvirt_query.by_uuid(connection, uuid)
-            found = run_describe.describe_guest(item, statistics.stats_of_disks(connection, item), addresses="lease")
+            disks, kept = statistics.stats_of_disks(connection, item), self._marks.protected if self._marks else {}
+            found = run_describe.describe_guest(item, disks, addresses="lease", kept=kept)
             return {**found, "snapshots": [name for name, _xml in libvirt_query.snapshots(item)]}
 
     def host(self) -> dict[str, t.Any]:
@@ -302,16 +303,17 @@ def _short(value: t.Any) -> t.Any:
 
 
 class Mark:
-    """Maintenance and certificates of the host, read in a thread of its own: ssh takes its time."""
+    """What `mark.read` tells of the host, read in a thread of its own: ssh takes its time."""
 
     def __init__(self, relay: t.Sequence[str]) -> None:
         self._relay = relay
         self._known: dict[str, t.Any] = {}
+        self.protected: dict[str, t.Any] = {}  # guests, which not all who view the host may view
         self._reads: threading.Thread | None = None
         self.due_at = 0.0
 
     def known(self) -> dict[str, t.Any]:
-        """What `mark.read` says; nothing while it is not known."""
+        """Of the host itself; nothing while it is not known."""
         if self._relay and time.monotonic() >= self.due_at and not (self._reads and self._reads.is_alive()):
             self.due_at = time.monotonic() + _MARK_S
             self._reads = threading.Thread(target=self._read, daemon=True)
@@ -320,9 +322,11 @@ class Mark:
 
     def _read(self) -> None:
         try:
-            self._known = mark.read(self._relay)
+            known = mark.read(self._relay)
+            self.protected = known.pop("protected")
+            self._known = known
         except mark.Unknown as error:
-            _LOG.warning("cannot read maintenance and certificates of a host: %s", error)
+            _LOG.warning("cannot read maintenance, certificates and protection of a host: %s", error)
 
 
 def _backup(one: events.Figures, record: str | None) -> dict[str, int | None]:

@@ -749,10 +749,12 @@ def test_durations() -> None:
     ("record", "told"),
     [
         ("", None),
-        ("<c:ha mode='restart'/>", {"mode": "restart", "priority": 0}),
-        ("<c:ha mode='restart' priority='100'/>", {"mode": "restart", "priority": 100}),
+        ("<c:ha mode='restart'/>", {"mode": "restart", "priority": 0, "kept": "noted"}),
+        ("<c:ha mode='restart' priority='100'/>", {"mode": "restart", "priority": 100, "kept": "noted"}),
     ],
 )
 def test_a_guest_tells_whether_it_is_protected(record: str, told: object) -> None:
     guest = f"<c:guest xmlns:c='urn:corral:virt:guest:1'>{record}</c:guest>"
-    assert run_summary.protection(parse(f"<domain><metadata>{guest}</metadata></domain>")) == told
+    root = parse(f"<domain><uuid>u</uuid><metadata>{guest}</metadata></domain>")
+    assert run_summary.protection(root, {"u": "noted"}) == told
+    assert (run_summary.protection(root, {}) or {"kept": None})["kept"] is None

@@ -1,10 +1,15 @@
-"""What is told of a host beside its guests."""
+"""What is told of a host beside its guests, and what it has noted of those that are protected."""
 
 from __future__ import annotations
 
+import json
 import typing as t
+from pathlib import Path
+
+import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_states
+from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
 
 
 class _Libvirt:
@@ -31,3 +36,27 @@ def test_links_are_those_of_the_host_of_the_guests() -> None:
     assert "lo" in described("qemu:///system", links=True)["links"]
     assert described("qemu+tls://hyper2/system", links=True) == {"domains": [], "links": None, "maintenance": None}
     assert described("qemu:///system", links=False) == {"domains": []}
+
+
+def test_a_guest_is_protected_if_its_definition_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the host of the guests has noted, and only there."""
+    found = [{"name": name, "uuid": name} for name in ("kept", "unfit", "plain")]
+    monkeypatch.setattr(run_states, "of_guests", lambda *_connection, **_filters: found)
+    notes = {"kept": {"problem": ""}, "unfit": {"problem": "its disk is on ext4"}}
+    monkeypatch.setattr(files_protection, "kept", lambda: notes)
+    for uri, protected in (("qemu:///system", ["kept"]), ("qemu+tls://hyper2/system", [])):
+        assert [one["name"] for one in described(uri, links=False)["domains"] if one["protected"]] == protected
+
+
+def test_what_a_host_notes_is_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "notes")
+    assert files_protection.kept(path) == {} and files_protection.fencing(path) is None
+    entry = {"at": "t", "from": "a", "to": "b", "why": "recovered from a"}
+    Path(path).write_text(json.dumps({"u": {"directory": "/srv", "owner": "b", "history": [entry], "problem": ""}}))
+    known = {"directory": "/srv", "owner": "b", "resource": "", "problem": "", "history": [entry]}
+    assert files_protection.kept(path) == {"u": known}
+    Path(path).write_text(json.dumps({"tested": "t", "devices": {"b": {"ok": False, "says": "", "why": "silent"}}}))
+    assert files_protection.fencing(path) == {
+        "tested": "t",
+        "devices": {"b": {"ok": False, "says": "", "why": "silent"}},
+    }

@@ -72,6 +72,39 @@ def test_nothing_used_is_not_said_of_what_nobody_knows() -> None:
     assert told == ["196 KiB", "3 GiB", "2 MiB", "not known", "not known"]
 
 
+@NODE
+def test_a_page_tells_what_would_start_a_guest_and_why_it_is_where_it_is() -> None:
+    ha = {"mode": "restart", "priority": 5}
+    history = [
+        {"at": "t1", "from": "", "to": "a", "why": "saved"},
+        {"at": "t2", "from": "a", "to": "b", "why": "recovered from a"},
+        {"at": "t3", "from": "b", "to": "c", "why": "migrated by Pacemaker"},
+    ]
+    kept = {"directory": "/srv", "owner": "c since t3", "resource": "", "problem": "", "history": history}
+    guests = [
+        {"ha": None},
+        {"ha": {**ha, "kept": None}},
+        {"ha": {**ha, "kept": kept}},
+        {"ha": {**ha, "kept": {**kept, "resource": "guest-g", "history": history[:1]}}},
+        {"ha": {**ha, "kept": {**kept, "problem": "its owner is b"}}},
+    ]
+    program = PROGRAM % (json.dumps((STATIC / "words.js").as_uri()), json.dumps(guests))
+    command = ["node", "--input-type=module", "-e", program.replace("shown", "protectionOf")]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert told[0] is None
+    begins = "restart, priority 5, "
+    nobody = "by nobody, as far as is known: its definition is not kept"
+    assert [one["words"].removeprefix(begins) for one in told[1:]] == [
+        nobody,
+        "by the playbook recover",
+        "by Pacemaker (guest-g)",
+        "but its owner is b",
+    ]
+    assert [one["bad"] for one in told[1:]] == [True, False, False, True]
+    assert told[2]["last"] == "t2 from a to b: recovered from a" and told[2]["place"] == "/srv/.corral/guests"
+    assert not told[3].get("last")
+
+
 def test_an_attribute_that_is_false_is_not_given_as_a_text() -> None:
     """Preact sets properties, and each text is true: `spellcheck="false"` checked the spelling."""
     wrong = {

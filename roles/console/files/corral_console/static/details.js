@@ -9,7 +9,7 @@ import { Graphs } from "/static/graphs.js";
 import { JobsOf } from "/static/jobs.js";
 import { HostButtons, Maintenance, Progress, consoleRefusal, doTo, openGuestMenu, storageOf } from "/static/overview.js";
 import { Bar, Certificates, Expiry, Facts, State, Table, Waiting, useAnswer } from "/static/parts.js";
-import { backupOf, bytes, diskUsed, guestLink, hostLink, memory, plural, readable, shown, snapshotsOf } from "/static/words.js";
+import { ago, backupOf, bytes, diskUsed, guestLink, hostLink, memory, plural, protectionOf, readable, shown, snapshotsOf } from "/static/words.js";
 
 function Buttons({ guest, found, runs }) {
   const button = (name) => actionOf(name) && !refusal(name, guest) && html`<button onClick=${() => doTo(name, [guest])}>${name === "migrate" ? "Migrate to …" : label(name)}</button>`;
@@ -46,7 +46,7 @@ const source = (disk) => disk.source || disk.volume || disk.block || "";
 const network = (nic) => nic.bridge || nic.network || nic.dev || "";
 
 function GuestFacts({ guest, found }) {
-  const snapshots = snapshotsOf(guest), backup = backupOf(guest);
+  const snapshots = snapshotsOf(guest), backup = backupOf(guest), protection = protectionOf(found);
   return html`<section class="panel"><h2>Guest</h2><${Facts} facts=${[
       ["Addresses", found.addresses.join(", ") || "none known"],
       ["vCPUs", `${found.vcpus.current}${found.vcpus.maximum > found.vcpus.current ? ` of at most ${found.vcpus.maximum}` : ""}`],
@@ -54,6 +54,10 @@ function GuestFacts({ guest, found }) {
       ["Description", found.description && readable(found.description)],
       ["Snapshots", snapshots && html`<span class=${snapshots.old ? "warn" : ""}>${snapshots.words}${snapshots.old ? "; a snapshot is no backup: delete it when it has done its work" : ""}</span>`],
       ["Backup", backup && html`<span class=${backup.late ? "warn" : ""}>${backup.words}</span>`],
+      ["Protected", protection && html`<span class=${protection.bad ? "warn" : ""}>${readable(protection.words)}</span>`],
+      ["Definition kept in", protection?.place && html`<code>${shown(protection.place)}</code>`],
+      ["Owner", protection?.owner && readable(protection.owner)],
+      ["Last failover", protection?.last && readable(protection.last)],
       ["Tags", guest.tags.map(shown).join(", ")],
       ["Starts with its host", guest.autostart ? "yes" : "no"],
       ["Machine", found.machine],
@@ -90,6 +94,7 @@ export function Host({ name }) {
         ["Hypervisor", `${found.hypervisor_version} (${(found.virt_types[found.arch] || []).join(", ")})`],
         ["Processors", `${found.cpus} (${found.sockets} × ${found.cores} × ${found.threads})`],
         ["Memory", memory(found.memory_mib)],
+        ["Fence devices of others", host.fencing && html`<span class=${host.fencing.ok < host.fencing.of ? "warn" : ""}>${host.fencing.ok} of ${host.fencing.of} can be used, tested ${ago(Date.parse(host.fencing.tested) / 1000)}</span>`],
         ["Security drivers", found.security_drivers.join(", ")],
       ]} /></section>
       <${Table} title="Storage pools" empty="No storage pools." columns=${["Name", "Path", "Used", "Size"]} rows=${found.pools.map((pool) => [shown(pool.name), html`<code>${shown(pool.path)}</code>`, bytes(pool.allocation_bytes), bytes(pool.capacity_bytes)])} />

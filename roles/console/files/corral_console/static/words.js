@@ -47,6 +47,20 @@ export function backupOf({ backup }) {
   return found.length ? { words: found.map(say).join(", "), late: found.some(isLate) } : null;
 }
 
+// Why a protected guest runs where it does: the last entry of its history that is no migration.
+const failover = (history) => history.findLast((one) => one.from && !one.why.startsWith("migrated"));
+
+// How a guest runs again when its host is dead: `bad` if nothing would start it.
+export function protectionOf({ ha }) {
+  if (!ha) return null;
+  const { mode, priority, kept } = ha;
+  const by = !kept ? "by nobody, as far as is known: its definition is not kept" : kept.problem ? `but ${kept.problem}` : kept.resource ? `by Pacemaker (${kept.resource})` : "by the playbook recover";
+  const last = kept && failover(kept.history);
+  return { words: `${mode}, priority ${priority}, ${by}`, bad: !kept || Boolean(kept.problem),
+    place: kept?.directory && `${kept.directory}/.corral/guests`, owner: kept?.owner,
+    last: last && `${last.at} from ${last.from} to ${last.to}: ${last.why}` };
+}
+
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
