@@ -15,7 +15,7 @@ description:
   - Returns the protected guests that a dead hypervisor owns, the most important first, what other hosts cannot run, and
     why the hypervisor does not count as dead.
   - The playbook C(recover) uses it.
-positional: _input, reached, arguments, fence
+positional: _input, reached, arguments, fence, found
 options:
   _input:
     description: Results of C(corral-keep show), by living hypervisor.
@@ -26,13 +26,19 @@ options:
     type: dict
     required: true
   arguments:
-    description: C(host), C(confirm_dead), C(fence) and C(guests) of the playbook.
+    description: C(host), C(confirm_dead), C(fence), C(guests) and C(from_backup) of the playbook.
     type: dict
     required: true
   fence:
     description: The variable C(virt_fence) of the dead hypervisor, with C(agent) and C(options).
     type: dict
     required: true
+  found:
+    description: Results of M(corral.virt.virt_backup_info) with its option C(needs) (C(backups)) and of
+      M(corral.virt.virt_host_info) (C(hosts)), by living hypervisor, and hypervisors that did not answer (C(silent)).
+      They tell which guests were on disks of the dead hypervisor alone.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -47,8 +53,10 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description: With C(guests), each with C(name), C(uuid), C(directory), C(of), C(host), C(defined), C(saved),
-    C(priority) and C(place), the options for M(corral.virt.virt_place); with C(refused) for the same module; with
-    C(stays), texts about guests that are not recovered; and with C(problems), texts that refuse all of it.
+    C(priority) and C(place), the options for M(corral.virt.virt_place); with C(restored), the guests of
+    C(from_backup), each with C(name), C(uuid), C(point), C(hosts) and C(place); with C(lost), texts about all guests
+    that only the hypervisor had; with C(refused) for M(corral.virt.virt_place); with C(stays), texts about guests that
+    are not recovered; and with C(problems), texts that refuse all of it.
   type: dict
 """
 
@@ -71,6 +79,7 @@ def recovered_guests(
     reached: t.Mapping[str, t.Any],
     arguments: t.Mapping[str, t.Any],
     fence: t.Mapping[str, t.Any],
+    found: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
     """The guests, where they cannot be, and problems."""
-    return dataclasses.asdict(_recovery.recovered(shown, reached, arguments, fence))
+    return dataclasses.asdict(_recovery.recovered(shown, reached, arguments, fence, found or {}))

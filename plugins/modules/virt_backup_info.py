@@ -44,6 +44,10 @@ options:
       that which M(corral.virt.virt_restore) restores for this time. A time without an offset is UTC. Not with
       O(every) and O(proven).
     type: str
+  needs:
+    description: Also return what each guest needs of its host, from the definition in its last point.
+    type: bool
+    default: false
   verify:
     description: Read all files, and compare them with their SHA-256. A point is also damaged if one that it stands on
       is.
@@ -87,6 +91,12 @@ guests:
     name: {description: Its name at its last point., type: str, returned: always}
     uuid: {description: Its UUID., type: str, returned: always}
     last: {description: ID of its last point., type: str, returned: always}
+    host: {description: UUID of the host on which that was made., type: str, returned: always}
+    needs:
+      description: C(vcpus), C(memory_mib), C(interfaces), each with C(bridge) or C(network), and C(tags); none if the
+        definition of its last point cannot be read.
+      type: dict
+      returned: with O(needs)
     age_s: {description: How many seconds ago that was., type: int, returned: always}
     stored_bytes: {description: What all of its points take., type: int, returned: always}
     chain: {description: How many points its last one needs; 1 if it holds all., type: int, returned: always}
@@ -142,6 +152,7 @@ OPTIONS = {
     "missing_ok": {"type": "bool", "default": False},
     "tag": {"type": "str"},
     "at": {"type": "str"},
+    "needs": {"type": "bool", "default": False},
     "verify": {"type": "bool", "default": False},
     "every": {"type": "str"},
     "proven": {"type": "str"},

@@ -162,16 +162,109 @@ def test_guests_of_a_killed_host_run_on_the_other_one_and_never_on_both() -> Non
         assert owner(name, "hyper1") == "hyper1"
         writes(name, "hyper1")
     assert "no protected guest of it is kept" in LAB.run(*CONFIRMED)
+    said = LAB.run("ansible-playbook", *LAB.ask_nobody, "playbooks/query.yml", "-e", "guest=h")
+    assert (
+        "Protected: restart, priority 100, by playbook recover" in said and f"Kept in: {SHARED}/.corral/guests/" in said
+    )
+    assert re.search(r"Failed over: \S+ from hyper2 to hyper1: recovered from hyper2", said), said
+    assert "g (protected)" in LAB.run("ansible-playbook", *LAB.ask_nobody, "playbooks/list.yml")
 
     power("hyper2", on=True)
-    assert not on2("virsh list --name")
-    refused = on2("virsh start g 2>&1; true")
+    refused = on2("mv /usr/local/sbin/corral-keep /root/later; virsh start g 2>&1; true")
     assert "its owner is hyper1 since" in refused and "recovered from hyper2" in refused, refused
-    assert runs_on("g") == ["hyper1"]
-    lines = [json.loads(line) for line in on2("corral-keep save").splitlines()]
-    assert {line["action"] for line in lines} == {"other"} and "virsh undefine g" in str(lines), lines
-    on2("virsh -q undefine g && corral-keep save")
-    assert owner("g", "hyper1") == "hyper1", "it was not hyper2's to give up"
+    assert runs_on("g") == ["hyper1"] and not on2("virsh list --name")
+    refused = flat(LAB.run("ansible-playbook", *LAB.ask_nobody, "playbooks/pause.yml", "-e", "guest=g", ok=False))
+    assert "g is on hyper1 (running) and on hyper2 (off)" in refused, refused
+    text = on2("virsh -q dumpxml g --inactive --security-info | sha256sum")
+    saved = on2("mv /root/later /usr/local/sbin/corral-keep; corral-keep save")
+    lines = {line["guest"]: line for line in map(json.loads, saved.splitlines())}
+    assert {name: line["action"] for name, line in lines.items()} == {"g": "removed", "h": "removed"}, lines
+    assert on2("virsh list --all --name") == "" and on2("corral-keep save") == ""
+    assert on2(f"sha256sum <{SHARED}/.corral/guests/{lines['g']['uuid']}/stale.xml") == text
+    for name in ("g", "h"):
+        assert owner(name, "hyper1") == "hyper1" and runs_on(name) == ["hyper1"], "it was not hyper2's to give up"
+        told = json.loads(on1(f"cat {SHARED}/.corral/guests/{lines[name]['uuid']}/history"))
+        assert [(one["from"], one["to"], one["why"]) for one in told] == [
+            ("", "hyper2", "saved"),
+            ("hyper2", "hyper1", "recovered from hyper2"),
+        ]
+
+
+LOOK = r"""#!/bin/sh
+# Copies what a guest's firmware and TPM are, at the moment before it starts.
+[ "$2" = prepare ] && tar -C /var/lib/libvirt -cf "/root/$1.tar" --exclude .lock qemu/nvram swtpm
+exit 0
+"""
+
+
+def test_a_recovered_guest_has_the_uefi_variables_and_the_tpm_that_were_kept() -> None:
+    """Byte for byte at its start; a variable store that differs from every new one, and a TPM that was made once."""
+    wish = {
+        "name": "u",
+        "state": "running",
+        "vcpus": 1,
+        "memory": "256MiB",
+        "interfaces": [],
+        "ha": {"mode": "restart"},
+    }
+    wish |= {"disks": [{"name": "system", "size": "8MiB", "pool": "shared"}], "firmware": "efi"}
+    LAB.tell({"corral.virt.virt_domain": {**wish, "tpm": {"model": "tpm-crb"}}, "register": "told"}, hosts="hyper2")
+    files = "$(find qemu/nvram swtpm -type f ! -name '*.lock' ! -path '*/.*' | sort)"
+    sums = f"cd /var/lib/libvirt && sha256sum {files}"
+    until(lambda: on2(sums).count("\n") >= 1, 60)
+    on2("virsh -q suspend u")  # neither its firmware nor its TPM writes any more
+    on2(
+        "printf corral >/root/mark && dd if=/root/mark of=$(ls /var/lib/libvirt/qemu/nvram/u_VARS.fd) bs=1 seek=250000 conv=notrunc"
+    )
+    before = on2(sums)
+    assert "u_VARS.fd" in before and "tpm2-00.permall" in before
+    on2("corral-keep save")
+    assert owner("u", "hyper2") == "hyper2"
+    power("hyper2", on=False)
+    on1(
+        "cat >/etc/libvirt/hooks/qemu.d/90-look && chmod 755 /etc/libvirt/hooks/qemu.d/90-look && systemctl restart libvirtd",
+        given=LOOK,
+    )
+    LAB.run(*CONFIRMED)
+    on1("rm /etc/libvirt/hooks/qemu.d/90-look")
+    assert (
+        on1(f"rm -rf /root/u && mkdir /root/u && tar -C /root/u -xf /root/u.tar && cd /root/u && sha256sum {files}")
+        == before
+    )
+    assert on1("virsh list --name") == "u" and on1("pgrep -f '[s]wtpm.*u-swtpm'")
+    on1("corral-keep save")
+    kept = f"{SHARED}/.corral/guests/$(virsh domuuid u)/nvram"
+    assert (
+        on1(f"cmp $(virsh dumpxml u | sed -n 's:.*<nvram[^>]*>\\(.*\\)</nvram>.*:\\1:p') {kept} && echo same") == "same"
+    )
+
+
+def test_a_guest_that_only_the_dead_host_had_comes_back_from_its_backup() -> None:
+    wish = {"name": "l", "vcpus": 1, "memory": "64MiB", "interfaces": [], "state": "shutdown"}
+    wish |= {"disks": [{"name": "system", "size": "64MiB", "pool": "default", "format": "raw"}]}
+    LAB.tell({"corral.virt.virt_domain": wish, "register": "told"}, hosts="hyper2")
+    path = on2("virsh domblklist l | awk '/vda/ {print $2}'")
+    on2(f"base64 -d | dd of={path} conv=notrunc status=none && virsh -q start l", given=_boot())
+    on2(f"mkdir -p {SHARED}/backup")
+    backup = {"repository": f"{SHARED}/backup", "guests": ["l"]}
+    LAB.tell({"corral.virt.virt_backup": backup, "register": "told"}, hosts="hyper2")
+    confirmed = (*CONFIRMED, "-e", f"repository={SHARED}/backup")
+    restoring = (*confirmed, "-e", "from_backup=l")
+    assert "hyper2 answers" in flat(LAB.run(*restoring, ok=False)) and runs_on("l") == ["hyper2"]
+
+    power("hyper2", on=False)
+    told = (
+        r"l: only hyper2 had it; its backup \S+ is \d+ (seconds|minutes) old, not proven, in the repository of hyper1"
+    )
+    for run in (confirmed, (*restoring, "--check")):
+        assert re.search(told, flat(LAB.run(*run))) and not on1("virsh list --all --name")
+    unproven = (*RECOVER, "-e", f"repository={SHARED}/backup", "-e", "from_backup=l")
+    assert "nothing proves that hyper2 is dead" in flat(LAB.run(*unproven, ok=False))
+    said = flat(LAB.run(*restoring))
+    assert re.search(told, said) and "l -> hyper1" in said and "hyper2 still has its own copies" in said, said
+    assert on1("virsh list --name") == "l"
+    writes("l", "hyper1")
+    assert "from_backup: l is on hyper1; start it" in flat(LAB.run(*restoring, ok=False))
 
 
 def kill_while_it_recovers(running: subprocess.Popen[str]) -> None:

@@ -147,6 +147,7 @@ def described(repository: Repository, damage: t.Mapping[str, t.Sequence[str]], n
             "name": points[-1].guest,
             "uuid": uuid,
             "last": points[-1].id,
+            "host": points[-1].host,
             "age_s": now_s - points[-1].created_s,
             "stored_bytes": sum(point.stored_bytes for point in points),
             "chain": 1 + max((depths[points[-1].id, disk.target] for disk in points[-1].disks), default=0),

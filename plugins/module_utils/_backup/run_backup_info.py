@@ -45,6 +45,8 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     damage = _damage(path, repository, whole, verify=params["verify"])
     now_s = int(time.time())
     guests = plan_backup_info.described(repository, damage, now_s)
+    if params["needs"]:
+        guests = [{**guest, "needs": _needs(path, guest)} for guest in guests]
     problems = plan_backup_info.problems(repository, guests, known=known, now_s=now_s, policy=policy, wanted=wanted)
     return {"guests": guests, "problems": list(problems), "missing": missing}
 
@@ -66,6 +68,21 @@ def _tagged(path: str, repository: Repository, tag: str) -> list[str]:
     unknown = {point.uuid: point.guest for point in repository.points if point.uuid not in tags}
     plan_backup_info.check_tags(unknown.values(), path)
     return [uuid for uuid in tags if tag in tags[uuid]]
+
+
+def _needs(path: str, guest: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
+    """What a guest needs of its host, from the definition in its last point; None if that cannot be read."""
+    place = os.path.join(path, guest["uuid"], guest["last"], DEFINITION)
+    with contextlib.suppress(VirtError, ElementTree.ParseError, ValueError):
+        report = xml_summary.read(files_repository.read_text(place))[0]
+        nics = [{key: nic[key] for key in ("bridge", "network") if nic.get(key)} for nic in report["interfaces"]]
+        return {
+            "vcpus": report["vcpus"]["maximum"],
+            "memory_mib": report["memory"]["maximum_mib"],
+            "interfaces": [nic for nic in nics if nic],
+            "tags": report["tags"],
+        }
+    return None
 
 
 def _damage(path: str, repository: Repository, whole: Repository, *, verify: bool) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ import json
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import lost_guests
 
 __all__ = ["RECOVERING", "Kept", "Recovery", "recovered"]
 
@@ -38,19 +39,28 @@ class Kept:
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """The guests, those of highest priority first; where each cannot be; what stays, and what refuses all of it."""
+    """The guests, those of highest priority first; those that are restored from a backup, and texts about all that
+    could be; where each cannot be; what stays, and what refuses all of it.
+    """
 
     guests: list[Kept]
+    restored: list[lost_guests.Lost]
+    lost: list[str]
     refused: list[dict[str, str]]
     stays: list[str]
     problems: list[str]
 
 
 def recovered(
-    shown: t.Mapping[str, Result], reached: t.Mapping[str, t.Sequence[Result]], arguments: Result, fence: Result
+    shown: t.Mapping[str, Result],
+    reached: t.Mapping[str, t.Sequence[Result]],
+    arguments: Result,
+    fence: Result,
+    found: t.Mapping[str, t.Any],
 ) -> Recovery:
     """What is to be recovered. `shown` are the results of `corral-keep show` by living hypervisor, `reached` those of
-    looks at ports of the dead one, `fence` is its variable `virt_fence`.
+    looks at ports of the dead one, `fence` is its variable `virt_fence`. `found` has the results of `virt_backup_info`
+    (`backups`) and `virt_host_info` (`hosts`) by living hypervisor, and those that did not answer (`silent`).
     """
     dead, problems = str(arguments["host"]), list[str]()
     problems += _proof(dead, reached, arguments, fence)
@@ -81,10 +91,34 @@ def recovered(
             for host in lines
             if host not in seen
         ]
+    restored, texts, more = _restored(dead, arguments, found, _by_guest(lines))
+    problems += more
+    refused += [
+        {"name": one.name, "host": host, "why": f"it has no backup {one.point}"}
+        for one in restored
+        for host in found.get("hosts", {})
+        if host not in one.hosts
+    ]
     known = {one.name for one in guests}
     stays += [f"{name}: {dead} owns no such guest" for name in arguments.get("guests") or () if name not in known]
     guests.sort(key=lambda one: (-one.priority, one.name))
-    return Recovery(guests, refused, stays, problems)
+    return Recovery(guests, restored, texts, refused, stays, problems)
+
+
+def _restored(
+    dead: str, arguments: Result, found: t.Mapping[str, t.Any], kept: t.Mapping[str, t.Mapping[str, Result]]
+) -> tuple[list[lost_guests.Lost], list[str], list[str]]:
+    """The guests that are restored from a backup, what is told of all that could be, and problems."""
+    backups, asked = found.get("backups", {}), arguments.get("from_backup") or ()
+    owners = [line["owner"] for seen in kept.values() for line in seen.values() if "owner" in line]
+    dead_uuid = next((str(owner["uuid"]) for owner in owners if owner["host"] == dead and owner["uuid"]), "")
+    hosts = found.get("hosts", {})
+    lost = lost_guests.lost(backups, hosts, dead, dead_uuid, kept)
+    texts = [one.text for one in lost]
+    if others := [one.name for one in lost if one.point and one.name not in asked]:
+        texts.append(f"to restore those that still exist, add -e from_backup={','.join(others)}")
+    problems = list(lost_guests.problems(lost, asked, backups, hosts, found.get("silent", ())))
+    return [one for one in lost if one.name in asked and one.point], texts, problems
 
 
 def _unheard(dead: str, silent: t.Mapping[str, Result]) -> t.Iterator[str]:

@@ -125,3 +125,91 @@ def test_a_guest_that_runs_or_that_cannot_be_read_is_not_started() -> None:
 def test_without_any_host_that_keeps_definitions_nothing_is_done() -> None:
     found = recovered_guests({"hyper1": {"rc": 2, "msg": "none"}}, {}, {"host": "h", "confirm_dead": "h"}, {})
     assert "set hypervisor_keeps_definitions: true" in found["problems"][0]
+
+
+def backed_up(name: str, uuid: str, age_s: int, host: str = DEAD, **more: t.Any) -> dict[str, t.Any]:
+    """A guest in a repository, with two points."""
+    last, before = (
+        {"id": f"P{10**9 - age}", "age_s": age, "restorable": True, "proof": None} for age in (age_s, age_s + 60)
+    )
+    needs = {"vcpus": 2, "memory_mib": 512, "interfaces": [{"bridge": "br0"}], "tags": ["apart-web"]}
+    told = {"name": name, "uuid": uuid, "host": host, "age_s": age_s, "last": last["id"], "points": [before, last]}
+    return {**told, "needs": needs, **more}
+
+
+def restored(backups: dict[str, t.Any], *asked: str, lines: t.Sequence[dict[str, t.Any]] = (), **more: t.Any) -> t.Any:
+    """What is told of guests that only hyper2 had, beside two living hosts, one of which has a guest."""
+    here = {"host": {"uuid": ALIVE, "guests": [{"uuid": "f", "name": "mail1"}]}}
+    hosts = {"hyper1": here, "hyper3": {"host": {"uuid": "c", "guests": []}}}
+    given = {"host": "hyper2", "confirm_dead": "hyper2", "from_backup": asked}
+    found = {"backups": backups, "hosts": hosts, "silent": [], **more}
+    return recovered_guests({"hyper1": shown(*lines), "hyper3": shown()}, {}, given, {}, found)
+
+
+def test_guests_that_only_the_dead_host_had_are_told_with_the_age_of_their_backup() -> None:
+    newer, older = backed_up("db1", "1", 7200), backed_up("db1", "1", 86400 * 3)
+    proven = backed_up("web2", "2", 300)
+    proven["points"][1]["proof"] = {"ok": True}
+    others = [
+        backed_up("purged", "3", 5, host=ALIVE),  # by a host that lives, and has it no more
+        backed_up("mail1", "f", 5),  # it is there
+        backed_up("web1", WEB, 5),  # it is on shared storage
+        backed_up("db1", "4", 86400 * 9),  # an earlier guest of that name
+        backed_up("other", "5", 5, host="eeee"),  # of a host that is gone for long
+    ]
+    found = restored(
+        {"hyper1": {"guests": [newer, proven, *others]}, "hyper3": {"guests": [older]}, "x": {}}, lines=[line()]
+    )
+    assert found["lost"] == [
+        "db1: only hyper2 had it; its backup P999992800 is 2 hours old, not proven, in the repository of hyper1",
+        "web2: only hyper2 had it; its backup P999999700 is 5 minutes old, proven, in the repository of hyper1",
+        "to restore those that still exist, add -e from_backup=db1,web2",
+    ]
+    assert not found["restored"] and not found["problems"] and not found["stays"], "nothing is restored by itself"
+
+
+def test_only_guests_that_are_named_are_restored_where_their_newest_backup_is() -> None:
+    backups = {"hyper1": {"guests": [backed_up("db1", "1", 60)]}, "hyper3": {"guests": [backed_up("web2", "2", 60)]}}
+    found = restored(backups, "db1")
+    [one] = found["restored"]
+    assert (one["name"], one["uuid"], one["point"], one["hosts"]) == ("db1", "1", "P999999940", ["hyper1"])
+    assert one["place"]["memory"] == "512MiB" and one["place"]["apart"] == ["web"]
+    assert found["refused"] == [{"name": "db1", "host": "hyper3", "why": "it has no backup P999999940"}]
+    assert found["lost"][-1] == "to restore those that still exist, add -e from_backup=web2"
+
+
+def test_a_damaged_newest_backup_gives_way_to_the_one_before() -> None:
+    damaged = backed_up("db1", "1", 60)
+    damaged["points"][1]["restorable"] = False
+    assert restored({"hyper1": {"guests": [damaged]}}, "db1")["restored"][0]["point"] == "P999999880"
+    for more, why in (
+        ({"points": []}, "missing or damaged"),
+        ({"needs": None}, "definition of its last one cannot be read"),
+    ):
+        found = restored({"hyper1": {"guests": [{**damaged, **more}]}}, "db1")
+        assert not found["restored"] and [why in one for one in found["problems"]] == [True], found["problems"]
+
+
+@pytest.mark.parametrize(
+    ("backups", "more", "why"),
+    [
+        (
+            {"hyper1": {"guests": [backed_up("db1", "1", 60)]}},
+            {"silent": ["hyper4"]},
+            "hyper4 does not answer, and may have",
+        ),
+        ({"hyper1": {"skipped": True}}, {}, "set the repository"),
+        ({"hyper1": {"failed": True, "msg": "cannot read backups: /b is none"}}, {}, "cannot read backups: /b is none"),
+        ({"hyper1": {"guests": []}}, {}, "db1 is not among the guests that only it had and that have a backup: none"),
+    ],
+)
+def test_nothing_is_restored_if_a_guest_may_be_elsewhere_or_has_no_backup(
+    backups: dict[str, t.Any], more: dict[str, t.Any], why: str
+) -> None:
+    assert any(why in one for one in restored(backups, "db1", **more)["problems"])
+    assert not restored(backups, **more)["problems"], "none is asked for"
+
+
+def test_a_guest_that_is_there_already_is_started_not_restored() -> None:
+    [problem] = restored({"hyper1": {"guests": []}}, "mail1")["problems"]
+    assert problem == "from_backup: mail1 is on hyper1; start it: ansible-playbook corral.virt.start -e guest=mail1"
