@@ -91,6 +91,17 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, case: str) -> None:
     assert "sesame" not in str(found)
 
 
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [("hyper9", "is not in the inventory"), ("hyper2", "is a host of the cluster"), ("localhost", "is for two members")],
+)
+def test_a_quorum_device_is_another_host_and_votes_where_members_may_be_half(
+    tmp_path: Path, device: str, told: str
+) -> None:
+    (found,) = problems(tmp_path, cluster_quorum_device=device)
+    assert found.startswith("cluster_quorum_device") and told in found
+
+
 def test_a_firewall_is_open_for_as_many_links_as_a_member_has(tmp_path: Path) -> None:
     hosts: dict[str, dict[str, t.Any]] = {
         "none": {},
