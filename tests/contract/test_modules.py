@@ -189,7 +189,7 @@ def test_states_of_guests(tmp_path: Path) -> None:
     uri = f"test://{tmp_path}/node.xml"
     result = run("virt_state_info", uri=uri)
     assert not result["changed"] and abs(result["clock"] - time.time()) < 60
-    assert [sorted(guest) for guest in result["domains"]] == [["name", "state", "uuid"]] * 2
+    assert [sorted(guest) for guest in result["domains"]] == [["name", "protected", "state", "uuid"]] * 2
     assert [(guest["name"], guest["state"]) for guest in result["domains"]] == [
         ("by-hand", "running"),
         ("web1", "running"),

@@ -52,9 +52,9 @@ def of_devices(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _read(path: str) -> dict[str, t.Any]:
-    """The content of a file; nothing if there is none. It is replaced whole, so it is never a part."""
+    """The content of a file, which is replaced whole; nothing if there is none that this user may read."""
     try:
         with open(path, encoding="utf-8") as stream:
             return dict(json.load(stream))
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return {}

@@ -176,11 +176,18 @@ def host() -> dict[str, t.Any]:
     """The mark of maintenance, when each certificate ends (seconds since the epoch; None: unreadable), the last test of
     fence devices, and what is noted of protected guests, by UUID.
     """
-    maintenance, protected, fencing = (
-        json.loads(path.read_text()) if path.exists() else None for path in (MARK, PROTECTED, FENCING)
-    )
+    maintenance = json.loads(MARK.read_text()) if MARK.exists() else None
     ends = {name: ends_at(path) for name, path in CERTIFICATES.items() if path.exists()}
-    return {"maintenance": maintenance, "certificates": ends, "protected": protected or {}, "fencing": fencing}
+    noted = {"protected": noted_in(PROTECTED), "fencing": noted_in(FENCING)}
+    return {"maintenance": maintenance, "certificates": ends, **noted}
+
+
+def noted_in(path: Path) -> dict[str, t.Any]:
+    """The content of a file; nothing if there is none that this user may read."""
+    try:
+        return t.cast("dict[str, t.Any]", json.loads(path.read_text()))
+    except (FileNotFoundError, PermissionError):
+        return {}
 
 
 def ends_at(certificate: Path) -> int | None:

@@ -48,9 +48,17 @@ def test_a_guest_is_protected_if_its_definition_is_kept(monkeypatch: pytest.Monk
         assert [one["name"] for one in described(uri, links=False)["domains"] if one["protected"]] == protected
 
 
-def test_what_a_host_notes_is_read(tmp_path: Path) -> None:
+def refuse(*_file: t.Any, **_how: t.Any) -> t.NoReturn:
+    """What root never meets."""
+    raise PermissionError
+
+
+def test_what_a_host_notes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "notes")
     assert files_protection.kept(path) == {} and files_protection.fencing(path) is None
+    monkeypatch.setattr("builtins.open", refuse)
+    assert files_protection.kept(path) == {}, "of a user who may only look"
+    monkeypatch.undo()
     entry = {"at": "t", "from": "a", "to": "b", "why": "recovered from a"}
     Path(path).write_text(json.dumps({"u": {"directory": "/srv", "owner": "b", "history": [entry], "problem": ""}}))
     known = {"directory": "/srv", "owner": "b", "resource": "", "problem": "", "history": [entry]}
