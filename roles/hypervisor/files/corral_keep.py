@@ -622,7 +622,8 @@ def save_guest(
         found: dict[str, t.Any] = {"directory": directory, "action": decision}
         if owner and decision in ("other", "wait"):
             found["owner"] = dataclasses.asdict(owner)
-            if not active and is_stale(owner, defined_s(guest.name)):
+            # By its name: a host that has got another UUID owns what it owned.
+            if not active and owner.host != host.name and is_stale(owner, defined_s(guest.name)):
                 return {**found, **remove_stale(host, guest, document, folder)}
             gone = shlex.join(["virsh", "undefine", guest.name, "--keep-nvram"])
             found["problem"] = (
@@ -654,7 +655,9 @@ def save_guest(
 
 def remove_stale(host: Host, guest: Guest, document: str, folder: str) -> dict[str, str]:
     """Undefine a guest that another host has claimed; what was done."""
-    write(os.path.join(folder, "stale.xml"), document.encode())
+    path, content = os.path.join(folder, "stale.xml"), document.encode()
+    if read(path) != content:
+        write(path, content)
     try:
         host.undefine(guest.uuid)
     except FailedError as error:

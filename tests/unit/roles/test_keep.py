@@ -189,6 +189,9 @@ def test_a_stale_definition_is_removed_and_its_text_stays(keep: t.Any, shared: P
     assert line["action"] == "other" and "remove the definition here: virsh undefine web1" in line["problem"]
     assert status(shared)[UUID]["problem"] == line["problem"] and host.documents
     defined_at(shared, "2026-11-30T07:59:59Z")
+    host.name = "hyper2"  # whose UUID has changed
+    assert [line["action"] for line in keep.save(host)] == ["other"]
+    host.name = "hyper1"
     assert [line["action"] for line in keep.save(host)] == ["removed"]
     assert not host.documents and status(shared) == {} and list(keep.save(host)) == []
     assert "<name>web1</name>" in Path(folder, "stale.xml").read_text() and keep.read_owner(folder).host == "hyper2"
