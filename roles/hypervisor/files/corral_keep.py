@@ -557,6 +557,8 @@ def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
         there.add(guest.uuid)
         if guest.protected:
             yield save_noted(host, guest, document, notes, active=active, left=left)
+        elif active and guest.uuid in notes.before:
+            yield end_protection(host, guest, document, notes)
     for uuid, one in notes.before.items():
         if uuid in notes.kept:
             continue
@@ -576,6 +578,21 @@ def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
     content = json.dumps(status).encode() + b"\n"
     if read(STATUS) != content:
         write(STATUS, content, 0o644)
+
+
+def end_protection(host: Host, guest: Guest, document: str, notes: Notes) -> dict[str, t.Any]:
+    """Have what is kept say that a guest that runs is not protected any more; it is given up when it is off."""
+    note = notes.kept[guest.uuid] = notes.before[guest.uuid]
+    line = {"guest": guest.name, "uuid": guest.uuid, "directory": note["directory"], "action": "unprotected"}
+    folder = store(note["directory"], guest.uuid)
+    try:
+        with locked(folder):
+            owner, path = read_owner(folder), os.path.join(folder, "domain.xml")
+            if owner and owner.uuid == host.uuid and read(path) != document.encode():
+                write(path, document.encode())
+    except (FailedError, OSError) as error:
+        line.update(action="failed", problem=str(error))
+    return line
 
 
 def save_noted(host: Host, guest: Guest, document: str, notes: Notes, *, active: bool, left: bool) -> dict[str, t.Any]:
@@ -686,6 +703,8 @@ def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
                 if owner is None or document is None:
                     continue  # being saved for the first time
                 guest = guest_of(document.decode())
+                if not guest.protected:
+                    continue  # until it is off
                 saved = utc(os.stat(os.path.join(folder, "domain.xml")).st_mtime)
                 line.update(guest=guest.name, owner=dataclasses.asdict(owner), saved=saved, needs=guest.needs)
                 line.update(host_uuid=host.uuid, defined=uuid in active, active=active.get(uuid, False))

@@ -136,13 +136,14 @@ def test_the_history_tells_who_has_run_a_guest_and_why(keep: t.Any, tmp_path: Pa
 
 
 class Libvirt:
-    """A host with guests that are off."""
+    """A host with guests."""
 
     def __init__(self, *documents: str) -> None:
         self.documents, self.uuid, self.name, self.notes = [*documents], HERE, "hyper1", dict[str, t.Any]()
+        self.active = False
 
     def guests(self, *, transient: bool = False) -> t.Iterator[tuple[str, bool, bool]]:
-        return ((document, False, False) for document in self.documents)
+        return ((document, self.active, False) for document in self.documents)
 
     def undefine(self, uuid: str) -> None:
         self.documents = [one for one in self.documents if uuid not in one]
@@ -230,6 +231,19 @@ def test_what_was_here_before_a_claim_does_not_replace_what_is_kept(keep: t.Any,
     defined_at(shared, "2026-11-30T07:00:01Z")
     assert [line["action"] for line in keep.save(host)] == ["keep"]
     assert Path(folder, "domain.xml").read_text() == old, "defined since, by whomever"
+
+
+def test_a_guest_that_runs_is_given_up_when_it_is_off(keep: t.Any, shared: Path) -> None:
+    """But what is kept says at once that nobody may start it elsewhere."""
+    host, folder = Libvirt(document(shared / "web1.qcow2")), Path(keep.store(str(shared), UUID))
+    list(keep.save(host))
+    host.documents, host.active = [document(shared / "web1.qcow2", ha="")], True
+    for _again in range(2):
+        assert [line["action"] for line in keep.save(host)] == ["unprotected"]
+    assert (folder / "domain.xml").read_text() == host.documents[0] and keep.read_owner(str(folder)).uuid == HERE
+    host.active = False
+    assert [line["action"] for line in keep.save(host)] == ["released"]
+    assert keep.read_owner(str(folder)).why == "no longer protected on hyper1"
 
 
 def test_reports_learn_which_resource_of_pacemaker_starts_a_guest(keep: t.Any, shared: Path) -> None:
