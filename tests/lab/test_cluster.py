@@ -35,10 +35,10 @@ SHARED = "/srv/shared"
 UUID = "2f1c8a5e-7d0b-4a55-9a1c-3f5b0c7e9d42"
 RESOURCE = {"name": "g", "uuid": UUID, "store": SHARED, "stop_timeout": 60}
 PORT = "8765"
-PORTS = ["16514/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of Gluster
+PORTS = ["16514/tcp", "5403/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of a quorum device and of Gluster
 KEEP = ROOT / "roles/hypervisor/files/corral_keep.py"
 on1 = functools.partial(LAB.on, "hyper1")
-HA = "<ha priority='1' max-restarts='4'><prefer>hyper2</prefer></ha>"
+HA = '<ha priority="1" max-restarts="4"><prefer>hyper2</prefer></ha>'
 GUEST = f"""<domain type='qemu'><name>g</name><uuid>{UUID}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
 <metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:ha priority='1' max-restarts='4'>
 <corral:prefer>hyper2</corral:prefer></corral:ha></corral:guest></metadata>
@@ -52,7 +52,10 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Three hypervisors on a power switch, and a Gluster volume of hyper1 on all; what the switch was told."""
     folder = tmp_path_factory.mktemp("switch")
     log, agent = folder / "log", folder / "fence_lab"
-    with hypervisors("cluster", "hypervisor", "firewall", "pki", hosts=3, more=("--release", RELEASE)), log.open("w") as stream:
+    with (
+        hypervisors("cluster", "hypervisor", "firewall", "pki", hosts=3, more=("--release", RELEASE)),
+        log.open("w") as stream,
+    ):
         program: list[str | Path] = [sys.executable, HERE / "power_switch.py", LAB.name, PORT, agent]
         switch = subprocess.Popen(program, stdout=stream, stderr=subprocess.STDOUT)
         try:
@@ -237,3 +240,20 @@ def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
     assert LAB.on(host, left).split() == ["inactive", "inactive"]
     told = role(cluster_guests=[RESOURCE])
     assert told.count("changed=0") == len(HOSTS), told[-2000:]
+
+
+def test_of_two_members_one_goes_on_with_the_vote_of_a_third_host() -> None:
+    (leaves,) = (LAB.folder / "inventory/host_vars").glob("*/cluster.yml")
+    leaves.unlink()
+    witness = leaves.parent.name
+    members = [host for host in HOSTS if host != witness]
+    known = {"cluster_hosts": members, "cluster_quorum_device": witness, "cluster_guests": [RESOURCE]}
+    role(**known)
+    assert re.search(r"^Flags: +Quorate Qdevice", LAB.on(members[0], "corosync-quorumtool -s"), re.MULTILINE)
+    assert role(**known).count("changed=0") == len(HOSTS)
+    dies = members[1] if members[0] == "hyper1" else members[0]  # hyper1 has the storage
+    urllib.request.urlopen(f"http://{LAB.gateway}:{PORT}/{dies}/crash").read()
+    stays = next(host for host in members if host != dies)
+    until(lambda: f"reboot of {dies} successful" in LAB.on(stays, f"stonith_admin --history {dies}"), 120)
+    until(lambda: where() == [stays], 180)
+    assert "partition with quorum" in LAB.on(stays, "crm_mon --one-shot")

@@ -93,7 +93,11 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize(
     ("device", "told"),
-    [("hyper9", "is not in the inventory"), ("hyper2", "is a host of the cluster"), ("localhost", "is for two members")],
+    [
+        ("hyper9", "is not in the inventory"),
+        ("hyper2", "is a host of the cluster"),
+        ("localhost", "is for two members"),
+    ],
 )
 def test_a_quorum_device_is_another_host_and_votes_where_members_may_be_half(
     tmp_path: Path, device: str, told: str
