@@ -60,7 +60,7 @@ def start(change: NetworkChange, timeout_s: int) -> None:
         remove(os.path.join(STATE, leftover))
     words = {
         **{name: getattr(change, name) for name in ("bridge", "port", "holder", "down", "up", "reload")},
-        **{name: getattr(change, name) for name in ("undo", "undo_in_trial", "patience")},
+        **{name: getattr(change, name) for name in ("undo", "up_again", "undo_in_trial", "patience")},
         "trial": {path: _rendered(text) for path, text in change.trial.items()},
         "lasting": {path: _rendered(text) for path, text in change.lasting.items()},
         "timeout_s": timeout_s,

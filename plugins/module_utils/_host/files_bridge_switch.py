@@ -26,7 +26,7 @@ COMMAND_S = 60
 AFTER_RELOAD_S = 20
 GRACE_S = 3  # for the configuration to bring what it has
 RESTORE_S = 45  # what configures links may take long on a busy host, and may take back what was added meanwhile
-LEASE_S = 8  # for a DHCP server or a router to give its addresses again
+LEASE_S = 6  # for a DHCP server or a router to give its addresses again
 POLL_S = 0.1
 DELAY_S = 1.0  # lets the answer to the controller leave
 
@@ -110,7 +110,7 @@ def switch(change: Change, log: Log, replaced: Texts, settings: Settings) -> Non
 
 
 def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> None:
-    """Restore the host's files, and take the trial down; continues after errors."""
+    """Restore the host's configuration; continues after errors."""
     if not change["holder"]:
         drop_rules(change["bridge"], settings, log)
     for path, text in replaced.items():
@@ -124,6 +124,7 @@ def rollback(change: Change, log: Log, replaced: Texts, settings: Settings) -> N
     for path in change["trial"]:
         with contextlib.suppress(OSError):
             remove(path)
+    attempt(change["undo"], log)
 
 
 def drop_rules(link: str, settings: Settings, log: Log) -> None:
@@ -136,16 +137,16 @@ def drop_rules(link: str, settings: Settings, log: Log) -> None:
 
 
 def restore(link: str, settings: Settings, lease: Lease, change: Change, log: Log) -> list[str]:
-    """Bring the network up, and add settings that it does not bring; returns those still missing, with the commands to
-    add them.
+    """Bring the link up, and add settings that it does not bring; returns those still missing, with the commands to add
+    them.
 
     Addresses of a server that does not answer are put back by hand until their time is over: it may be gone. Before
-    that, `patience` keeps the link's owner from giving up, and from taking all addresses of the link with it. Who asks
-    the server may wait for it, so it is not waited for, and goes on asking.
+    that, `patience` keeps the link's owner from giving up, and from taking all addresses of the link with it. A command
+    of `up_again` may wait for the server: it is left to itself, and goes on asking.
     """
-    asked, patience, is_leased = time.monotonic(), change["patience"], bool(rest_of(lease))
-    attempt(change["undo"], log, limit_s=LEASE_S if is_leased else COMMAND_S, leave=is_leased)
-    began = time.monotonic()
+    patience, is_leased = change["patience"], bool(rest_of(lease))
+    attempt(change["up_again"], log, limit_s=GRACE_S if is_leased else COMMAND_S, leave=is_leased)
+    began = asked = time.monotonic()
     while (lacking(link, settings) or is_without(link, lease)) and time.monotonic() < began + RESTORE_S:
         if time.monotonic() >= began + GRACE_S:
             add(link, settings, log)

@@ -185,6 +185,7 @@ class NetworkChange:
     up: tuple[Command, ...]
     undo: tuple[Command, ...]
     down: tuple[Command, ...] = ()
+    up_again: tuple[Command, ...] = ()  # after `undo`; each may wait for a DHCP server
     undo_in_trial: tuple[Command, ...] = ()  # while the trial's files are still there
     reload: tuple[Command, ...] = ()  # after they were replaced
     patience: tuple[Command, ...] = ()  # so that who asks for a lease goes on, and leaves the link what it has

@@ -66,8 +66,8 @@ def switch(
             ("ip", "link", "delete", bridge),
             ("sysctl", "-w", ipv6),  # bridge-utils switches IPv6 off on ports, and leaves it so
             ("ip", "link", "set", "dev", port, "addrgenmode", config.addrgenmode),  # and no longer gives it an address
-            (*APART, "ifup", "--force", port, *members, *aliases),
         ),
+        up_again=((*APART, "ifup", "--force", port, *members, *aliases),),
     )
 
 

@@ -14,6 +14,7 @@ import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
+    Command,
     NetworkChange,
     NmProfiles,
     Profile,
@@ -74,17 +75,18 @@ def switch(port: str, bridge: str, mac: str, config: NmProfiles, *, vlan_filteri
         },
         up=(_RELOAD, ("nmcli", "--wait", "0", "connection", "up", "uuid", of_port["connection"]["uuid"])),
         reload=(_RELOAD,),
-        undo=(_START, _RELOAD, ("ip", "link", "delete", bridge), *_up_again(active, port, config)),
+        undo=(_START, _RELOAD, ("ip", "link", "delete", bridge)),
+        up_again=_up_again(active, port, config),
         patience=(("nmcli", "device", "modify", port, "ipv4.dhcp-timeout", _EVER, "ipv6.ra-timeout", _EVER),),
     )
 
 
-def _up_again(active: Profile, port: str, config: NmProfiles) -> list[tuple[str, ...]]:
+def _up_again(active: Profile, port: str, config: NmProfiles) -> tuple[Command, ...]:
     """The commands that bring a port up, with the members of a bond, which may have gone down with it."""
     up = ("connection", "up", "uuid")
     members = [one for one in config.profiles if one.device and _controller(one) in (port, active.uuid)]
     bond = ("nmcli", "--wait", "0" if members else "20", *up, active.uuid, "ifname", port)
-    return [bond, *(("nmcli", "--wait", "20", *up, one.uuid) for one in members)]
+    return (bond, *(("nmcli", "--wait", "20", *up, one.uuid) for one in members))
 
 
 def switch_on_vlan(vlan: Vlan, bridge: str, mac: str, config: NmProfiles) -> NetworkChange:

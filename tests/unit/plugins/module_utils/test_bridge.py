@@ -29,7 +29,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host import (
     run_tuning,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
-    APART,
     RESULT,
     STATE,
     SYSCTL,
@@ -515,7 +514,7 @@ def test_ifdown_must_not_lose_the_routes_of_vlans() -> None:
 def test_ifupdown_takes_the_members_of_a_bond_that_name_it() -> None:
     text = "iface bond0 inet manual\n\tbond-slaves none\niface eth0 inet manual\n\tbond-master bond0\n"
     change = plan_ifupdown.switch("bond0", "br0", MAC, Ifupdown({"/etc/network/interfaces": text}), virtual=True)
-    words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, change.undo[-1])]
+    words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, *change.up_again)]
     assert words == [
         "ifdown --force eth0 bond0",
         f"systemd-run --quiet --scope ifup --force -i {TRIAL_INTERFACES} bond0 eth0 br0",
@@ -728,7 +727,7 @@ iface br7:0 inet static
 iface eth0 inet manual
 """
     )
-    words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, change.undo[-1])]
+    words = [" ".join(one) for one in (*change.down, *change.up, *change.undo_in_trial, *change.up_again)]
     assert words == [
         "ifdown --force eth0:0 eth0",
         f"systemd-run --quiet --scope ifup --force -i {TRIAL_INTERFACES} eth0 br7 br7:0",
@@ -820,7 +819,7 @@ def test_ifupdown_commands(config: Ifupdown, packages: tuple[str, ...], ipv6: st
         "ifdown --force eth0",
         f"systemd-run --quiet --scope ifup --force -i {trial} eth0 br0",
     ]
-    assert [" ".join(words) for words in (*change.undo_in_trial, *change.undo)] == [
+    assert [" ".join(words) for words in (*change.undo_in_trial, *change.undo, *change.up_again)] == [
         f"ifdown --force -i {trial} br0 eth0",
         "ip link delete br0",
         f"sysctl -w net/ipv6/conf/eth0/disable_ipv6={ipv6}",
@@ -874,7 +873,7 @@ def test_networkd_files_and_commands() -> None:
     }
     assert change.trial == {path.replace("/etc/", "/run/"): text for path, text in change.lasting.items()}
     assert (change.down, change.up, change.reload) == ((), (("networkctl", "reload"),), change.up)
-    assert [" ".join(words) for words in change.undo] == [
+    assert [" ".join(words) for words in (*change.undo, *change.up_again)] == [
         "networkctl reload",
         "ip link delete br0",
         "networkctl reconfigure eth0",
@@ -961,7 +960,7 @@ def test_netplan_files_and_commands(name: str) -> None:
         assert change.lasting[cloud] == text
     generate, apply = ("netplan", "generate"), ("netplan", "apply")
     assert (change.up, change.reload) == ((generate, apply), (generate,))
-    assert change.undo == (generate, ("ip", "link", "delete", "br0"), (*APART, *apply))
+    assert change.undo == (generate, ("ip", "link", "delete", "br0"), apply)
 
 
 @pytest.mark.parametrize("count", [0, 2])

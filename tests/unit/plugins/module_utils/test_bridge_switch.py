@@ -41,11 +41,11 @@ class Host:
             "trial": {str(self.trial): "tried"},
             "lasting": {str(self.lasting): "kept", str(self.new): "kept too"},
         }
-        words = ("down", "up", "reload", "undo_in_trial", "undo")
+        words = ("down", "up", "reload", "undo_in_trial", "undo", "up_again")
         return {**known, **{word: [[word]] for word in words}, "patience": [], **more}
 
     def run(self, command: t.Sequence[str], limit_s: float = 60, *, leave: bool = False) -> str:
-        self.limits[command[0]] = (round(limit_s, 1), leave)
+        self.limits[command[0]] = (round(limit_s, 2), leave)
         text = " ".join(command)
         if command[0] in ("ip", "resolvectl"):
             return self.asked(command)
@@ -129,7 +129,7 @@ def test_a_bridge_that_is_confirmed_is_kept(host: Host, monkeypatch: pytest.Monk
     assert not host.trial.exists()
 
 
-UNDONE = ["undo_in_trial (trial)", "undo"]
+UNDONE = ["undo_in_trial (trial)", "undo", "up_again"]
 
 
 def test_a_bridge_that_nobody_confirms_is_taken_back(host: Host) -> None:
@@ -155,6 +155,7 @@ def test_a_network_that_does_not_come_up_is_taken_back(host: Host) -> None:
         "up failed: no",
         "fine",
         "undo failed",
+        "fine",
     ]
     assert host.is_as_before()
 
@@ -181,7 +182,7 @@ def test_whatever_fails_is_taken_back(host: Host, monkeypatch: pytest.MonkeyPatc
 
 def test_commands_that_need_no_trial_leave_none(host: Host) -> None:
     host.serve(undo_in_trial=[])
-    assert host.ran[2:] == ["undo"] and host.is_as_before()
+    assert host.ran[2:] == ["undo", "up_again"] and host.is_as_before()
 
 
 ALIAS = json.dumps({"local": "192.0.2.6", "prefixlen": 24})
@@ -249,14 +250,17 @@ def test_an_address_of_a_server_that_is_gone_is_put_back_for_its_time(host: Host
         "ip addr add 192.0.2.7/24 dev eth0 valid_lft 599 preferred_lft 299",
         "ip -4 route add default via 192.0.2.1 proto dhcp metric 100 dev eth0",
     ]
-    assert host.limits["undo"] == (files_bridge_switch.LEASE_S, True), "ifup waits for the server, and goes on asking"
+    assert host.limits["up_again"] == (files_bridge_switch.GRACE_S, True), (
+        "ifup waits for the server, and goes on asking"
+    )
 
 
 def test_a_trial_that_waits_for_its_server_ends_in_time(host: Host) -> None:
     host.fails = {"up": "up did not end"}
     host.serve(timeout_s=20.0)
-    assert host.limits["up"] == (20.0, False)
-    assert host.limits["undo"] == (files_bridge_switch.COMMAND_S, False), "nobody asks a server"
+    limit_s, leave = host.limits["up"]
+    assert 19 < limit_s <= 20 and not leave
+    assert host.limits["up_again"] == (files_bridge_switch.COMMAND_S, False), "nobody asks a server"
 
 
 def test_an_address_whose_time_is_over_may_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
