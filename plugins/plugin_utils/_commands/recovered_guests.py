@@ -62,47 +62,56 @@ def recovered(
     looks at ports of the dead one, `fence` is its variable `virt_fence`. `found` has the results of `virt_backup_info`
     (`backups`) and `virt_host_info` (`hosts`) by living hypervisor, and those that did not answer (`silent`).
     """
-    dead, problems = str(arguments["host"]), list[str]()
-    problems += _proof(dead, reached, arguments, fence)
+    dead, hosts = str(arguments["host"]), found.get("hosts", {})
     lines = {host: _lines(result) for host, result in shown.items() if result.get("rc") == 0}
     silent = {host: result for host, result in shown.items() if host not in lines}
-    stays = [f"{host} cannot tell what is kept: {_reason(result)}" for host, result in silent.items()]
-    problems += (
-        _unheard(dead, silent) if lines else [f"no hypervisor can tell what is kept: {'; '.join(stays)}; {_KEEPING}"]
+    unknown = [f"{host} cannot tell what is kept: {_reason(result)}" for host, result in silent.items()]
+    kept = _by_guest(lines)
+    restored, texts, problems = _restored(dead, arguments, found, kept)
+    guests, refused, stays = _guests(kept, arguments, [*lines])
+    nobody = f"no hypervisor can tell what is kept: {'; '.join(unknown)}; {_KEEPING}"
+    problems += _unheard(dead, silent) if lines or texts else [nobody]
+    refused += [
+        {"name": one.name, "host": host, "why": f"it has no backup {one.point}"}
+        for one in restored
+        for host in hosts
+        if host not in one.hosts
+    ]
+    return Recovery(
+        sorted(guests, key=lambda one: (-one.priority, one.name)),
+        restored,
+        texts,
+        refused,
+        [*(unknown if lines else ()), *stays],  # a site need not keep definitions to restore from backups
+        [*_proof(dead, reached, arguments, fence), *problems],
     )
-    guests, refused = list[Kept](), list[dict[str, str]]()
-    for uuid, seen in _by_guest(lines).items():
+
+
+def _guests(
+    kept: t.Mapping[str, t.Mapping[str, Result]], arguments: Result, hosts: t.Sequence[str]
+) -> tuple[list[Kept], list[dict[str, str]], list[str]]:
+    """The guests that are claimed, where each cannot be, and what stays. `hosts` are those that tell what is kept."""
+    dead, asked = str(arguments["host"]), arguments.get("guests") or ()
+    guests, refused, stays = list[Kept](), list[dict[str, str]](), list[str]()
+    for uuid, seen in kept.items():
         one = next(iter(seen.values()))
         name = str(one.get("guest") or uuid)
         if problem := next((line["problem"] for line in seen.values() if line.get("problem")), ""):
             stays.append(f"{name}: {problem}")
             continue
         owner, chosen = one["owner"], _chosen(seen, dead)
-        if (owner["host"] != dead and not chosen) or (arguments.get("guests") and name not in arguments["guests"]):
+        if (owner["host"] != dead and not chosen) or (asked and name not in asked):
             continue
         runs = sorted(host for host, line in seen.items() if line["active"])
         if runs:
             claim = f"corral-keep claim {uuid} {one['directory']} --because 'it runs here'"
             stays.append(f"{name}: it runs on {runs[0]}, which does not own it; on {runs[0]}: {claim}")
             continue
-        guests.append(_kept(name, uuid, one, chosen, defined=bool(chosen and seen[chosen]["defined"]), hosts=[*lines]))
-        refused += [
-            {"name": name, "host": host, "why": f"it does not see {one['directory']}"}
-            for host in lines
-            if host not in seen
-        ]
-    restored, texts, more = _restored(dead, arguments, found, _by_guest(lines))
-    problems += more
-    refused += [
-        {"name": one.name, "host": host, "why": f"it has no backup {one.point}"}
-        for one in restored
-        for host in found.get("hosts", {})
-        if host not in one.hosts
-    ]
+        guests.append(_kept(name, uuid, one, chosen, defined=bool(chosen and seen[chosen]["defined"]), hosts=hosts))
+        why = f"it does not see {one['directory']}"
+        refused += [{"name": name, "host": host, "why": why} for host in hosts if host not in seen]
     known = {one.name for one in guests}
-    stays += [f"{name}: {dead} owns no such guest" for name in arguments.get("guests") or () if name not in known]
-    guests.sort(key=lambda one: (-one.priority, one.name))
-    return Recovery(guests, restored, texts, refused, stays, problems)
+    return guests, refused, [*stays, *(f"{name}: {dead} owns no such guest" for name in asked if name not in known)]
 
 
 def _restored(

@@ -127,6 +127,16 @@ def test_without_any_host_that_keeps_definitions_nothing_is_done() -> None:
     assert "set hypervisor_keeps_definitions: true" in found["problems"][0]
 
 
+def test_a_site_that_keeps_no_definitions_can_restore_from_backups() -> None:
+    backups = {"hyper1": {"guests": [backed_up("db1", "1", 60)]}}
+    found = {"backups": backups, "hosts": {"hyper1": {"host": {"uuid": ALIVE, "guests": []}}}}
+    given = {"host": "hyper2", "confirm_dead": "hyper2", "from_backup": ["db1"]}
+    for told_by, problems in (({"rc": 127, "msg": "no such file"}, 0), ({"rc": 137, "stderr": "killed"}, 1)):
+        recovery = recovered_guests({"hyper1": told_by}, {}, given, {}, found)
+        assert len(recovery["problems"]) == problems and not recovery["stays"]
+        assert [one["name"] for one in recovery["restored"]] == ["db1"]
+
+
 def backed_up(name: str, uuid: str, age_s: int, host: str = DEAD, **more: t.Any) -> dict[str, t.Any]:
     """A guest in a repository, with two points."""
     last, before = (
