@@ -211,6 +211,11 @@ faults: lab-packages venv ## hurt migrations on real hosts (build/faults.json); 
 	@PYTHONPATH=.cache:tests/lab SOAK_MINUTES="$(SOAK_MINUTES)" SEED="$(SEED)" DRAIN_KILLS="$(DRAIN_KILLS)" MEDDLING_MINUTES="$(MEDDLING_MINUTES)" \
 	  python -m ansible_collections.corral.virt.tests.faults.faults "$(FAULT)"
 
+.PHONY: cluster-faults
+cluster-faults: lab-packages venv ## hurt members of a cluster that run guests (build/cluster.json); one: FAULT="storage cut"; deaths: CLUSTER_DEATHS=20; at random: CLUSTER_MINUTES=60 SEED=1
+	@PYTHONPATH=.cache:tests/lab SEED="$(SEED)" CLUSTER_DEATHS="$(CLUSTER_DEATHS)" CLUSTER_MINUTES="$(CLUSTER_MINUTES)" \
+	  python -m ansible_collections.corral.virt.tests.faults.cluster "$(FAULT)"
+
 .PHONY: demo demo-down
 demo: lab-packages link ## the whole story on two bare hosts made for it, on this machine; again: on the same hosts; another: DEMO=name
 	@$(PYTHON) tests/lab/lab.py up --name $(or $(DEMO),demo) --image-later --kvm & $(PYTHON) $(TOOLS)/venv.py .venv run && wait $$! # side by side: both take their time once

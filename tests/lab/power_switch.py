@@ -1,14 +1,17 @@
-"""The power switch of a lab's hosts, for fence agents: GET /HOST/status, /HOST/on, /HOST/off; /HOST/crash is for tests.
+"""The power switch of a lab's hosts, for fence agents: GET /HOST/status, /HOST/on, /HOST/off. For tests: /HOST/crash, and
+how the outlet behaves from then on: /HOST/works, /HOST/refuses, /HOST/slow, /HOST/claims (it says "off" and does nothing),
+/HOST/lies (the same, and then its status is "off").
 
     power_switch.py LAB PORT AGENT    serve on the lab's gateway, and write a fence agent for it to a file
 
-It really ends a host's machine. What it does not show: a management controller that is slow, or that dies with its host.
+It really ends a host's machine. What it does not show: a management controller that dies with its host.
 """
 
 from __future__ import annotations
 
 import http.server
 import sys
+import time
 from pathlib import Path
 
 from corral_lab import host, life, machine, processes
@@ -32,20 +35,39 @@ def ask(verb):
     return urllib.request.urlopen(f"http://ADDRESS/{given['plug']}/{verb}", timeout=30).read().decode()
 
 
+def switch(wanted):  # as agents of the packages do: the status counts, not the answer
+    return ask(wanted) == wanted and ask("status") == wanted
+
+
 if action == "reboot":
-    sys.exit(0 if ask("off") == "off" and ask("on") == "on" else 1)
-said = ask("status" if action == "monitor" else action)
-if action == "status":
-    sys.exit({"on": 0, "off": 2}[said])
-sys.exit(0 if action in ("monitor", said) else 1)
+    sys.exit(0 if switch("off") and switch("on") else 1)
+if action in ("off", "on"):
+    sys.exit(0 if switch(action) else 1)
+said = ask("status")
+code = {"on": 0, "off": 2}.get(said, 1)
+sys.exit(0 if action == "monitor" and code == 2 else code)
 """
+BEHAVIOURS = ("works", "refuses", "slow", "claims", "lies")
+SLOW_S = 25
 
 
-def switched(lab: Lab, name: str, verb: str) -> str:
-    """Do it; whether the host is on or off now."""
+def switched(lab: Lab, name: str, verb: str, behaves: dict[str, str]) -> str:
+    """Do it; whether the host is on or off now, as the switch tells it."""
     known = host.hosts(lab).get(name)
     if known is None:
         return "off"  # a socket with nothing in it
+    if verb in BEHAVIOURS:
+        behaves[name] = verb
+        return verb
+    how = behaves.get(name, "works")
+    if how == "refuses" and verb != "crash":
+        return "refused"
+    if how == "slow" and verb == "off":
+        time.sleep(SLOW_S)
+    if how in ("claims", "lies") and verb == "off":
+        return "off"
+    if how == "lies" and verb == "status":
+        return "off"
     if verb in ("off", "crash"):
         processes.end(lab.name, name)
     if verb == "on" and not machine.running(lab, known):
@@ -56,12 +78,13 @@ def switched(lab: Lab, name: str, verb: str) -> str:
 def main(lab_name: str, port: str, agent: str) -> None:
     """Serve until it is ended; prints each request."""
     lab = life.find(lab_name)
+    behaves: dict[str, str] = {}
 
     class Switch(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """One request."""
             _root, name, verb = self.path.split("/")
-            text = switched(lab, name, verb)
+            text = switched(lab, name, verb, behaves)
             print(self.client_address[0], name, verb, text, flush=True)
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import typing as t
@@ -95,3 +96,21 @@ def test_what_becomes_of_guests_of_others_is_seen(tmp_path: Path, touched: str |
     others.guest("theirs", "/theirs.qcow2")
     here.told.update({touched: ""} if touched else {})
     assert bool(others.changed()) == bool(touched)
+
+
+@pytest.mark.parametrize(
+    ("idle", "came", "twice"),
+    [((), False, True), ((), True, True), ((8,), True, False), ((8,), False, False)],
+)
+def test_a_guest_runs_twice_if_two_of_its_qemus_execute(
+    monkeypatch: pytest.MonkeyPatch, idle: tuple[int, ...], came: bool, twice: bool
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "lab"))
+    cluster = importlib.import_module("ansible_collections.corral.virt.tests.faults.cluster")
+    watch = cluster.Watch({})
+    for look in range(4):
+        monkeypatch.setattr(cluster, "cpu_time", lambda pid, look=look: 5 if pid in idle else look)
+        watch.judge("g1", [("hyper1", 7, False), ("hyper2", 8, came)], float(look))
+    assert bool(watch.twice) is twice
+    assert watch.most["g1"] == 2
+    assert bool(watch.refused) is not came
