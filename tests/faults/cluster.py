@@ -64,7 +64,7 @@ GUESTS = {"g1": "2f1c8a5e-7d0b-4a55-9a1c-3f5b0c7e9d41", "g2": "2f1c8a5e-7d0b-4a5
 DOMAIN = """<domain type='qemu'><name>{name}</name><uuid>{uuid}</uuid><memory unit='MiB'>64</memory><vcpu>1</vcpu>
 <metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:ha priority='1'/></corral:guest></metadata>
 <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features>
-<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='none'/><source file='{disk}'/>
+<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='none' error_policy='stop'/><source file='{disk}'/>
 <target dev='vda' bus='virtio'/></disk><serial type='pty'/></devices></domain>"""
 
 
@@ -89,7 +89,9 @@ class Watch(Beside):
         self.alive: dict[str, dict[str, bool]] = {name: {} for name in GUESTS}  # host: whether it executes
         self.executed: dict[str, tuple[float, str]] = {}
         self.most: dict[str, int] = {}
-        self.begun: dict[str, tuple[float, str]] = {}  # the last time that it began to execute on another host or anew
+        self.begun: dict[
+            str, tuple[float, float]
+        ] = {}  # when it last began on another host or anew; how long it did not execute
         self.twice: list[str] = []
         self.refused: dict[str, list[str]] = {}
         self.looks = 0
@@ -115,8 +117,9 @@ class Watch(Beside):
             self._did[pid] = done
         executing = [host for host, does in alive.items() if does]
         for host in executing:
-            if self.executed.get(name, (0.0, ""))[1] != host or now - self.executed[name][0] > 3:
-                self.begun[name] = now, host
+            last, where = self.executed.get(name, (now, ""))
+            if where != host or now - last > 3:
+                self.begun[name] = now, now - last
             self.executed[name] = now, host
         self.alive[name] = alive
         self.most[name] = max(self.most.get(name, 0), len(qemus))
@@ -214,6 +217,10 @@ class Scene:
         number = int(word, 16) if word.startswith("0x") else 0
         return number if number <= JOURNAL_MIB * 2048 else 0
 
+    def role(self, name: str, role: str) -> None:
+        """Have Pacemaker start or stop a guest."""
+        self.ask(f"crm_resource --resource guest-{name} --meta --set-parameter target-role --parameter-value {role}")
+
     def writes(self, name: str) -> bool:
         """Whether a guest gets on with its disk."""
         before = self.counter(name)
@@ -253,6 +260,9 @@ class Scene:
             switched_on(self.lab, name)
         self.hurt.clear()
         begun, why = time.monotonic(), ""
+        until(lambda: "Online" in self.ask("crm_mon --one-shot"), WHOLE_S, every_s=1)
+        for name in GUESTS:  # a check that found something has left them stopped
+            self.role(name, "Started")
         if not until(lambda: not self.whole(), WHOLE_S, every_s=1):
             self.listen()
             why = f"whole only after crm_resource --cleanup, it lacked {self.whole()}"
@@ -269,9 +279,8 @@ class Scene:
             if not self.writes(name):
                 why = self.ask(f"virsh -q domstate --reason {name}", self.hosts[self.watch.where(name) or STORE])
                 raise Violation(f"{name} does not write: {why}")
-        role = "crm_resource --resource guest-{} --meta --set-parameter target-role --parameter-value {}"
         for name in GUESTS:
-            self.ask(role.format(name, "Stopped"))
+            self.role(name, "Stopped")
         if not until(lambda: not any(self.watch.alive.values()), 240):
             raise Violation(f"guests do not stop: {self.watch.alive}")
         counts = []
@@ -286,7 +295,7 @@ class Scene:
                 raise Violation(f"the disk of {name} went back: {counts[-1]} sectors, {least[name]} were written")
             make_disk(store, name)
         for name in GUESTS:
-            self.ask(role.format(name, "Started"))
+            self.role(name, "Started")
         if not until(lambda: not self.whole(), WHOLE_S, every_s=1):
             raise Violation(f"guests do not start: {self.whole()}")
         return f"{' and '.join(map(str, counts))} sectors, clean"
@@ -483,6 +492,7 @@ class Case:
     do: tuple[t.Callable[[Scene, str], None], ...]
     then: str
     lasts_s: float = 120
+    check: bool = True  # disks, which stops the guests
 
 
 ALL = ("input", "output")
@@ -515,7 +525,8 @@ CASES = (
     ),
     Case("storage cut 90 s", (cut("input ip saddr {store}", "output ip daddr {store}", others=False),), EITHER, 90),
     Case("two of three die", (two_die,), DOWN, 60),
-    Case("full share", (full_share,), EITHER, 60),
+    Case("share full", (full_share,), STAYS, 30),
+    Case("killed, share full", (full_share, killed), DOWN, 60),
     Case("full /var", (full_var,), STAYS, 60),
     Case("libvirtd stands still 120 s", (stopped("libvirtd"),), EITHER, 120),
     Case("corosync killed", (ended("corosync"),), EITHER, 60),
@@ -529,7 +540,7 @@ CASES = (
     Case("drained, source dies", (drained(killed),), EITHER, 90),
     Case("drained, target dies", (drained(killed, target=True),), EITHER, 90),
 )
-DEATHS = CASES[1]
+DEATH = dataclasses.replace(CASES[1], check=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -561,13 +572,13 @@ def hurt(scene: Scene, case: Case, homes: dict[str, str], least: dict[str, int])
     return after
 
 
-def tried(scene: Scene, case: Case, *, check: bool = True) -> Row:
+def tried(scene: Scene, case: Case, *, check: bool) -> Row:
     """The row of a case; the cluster is whole after it."""
     watch = scene.watch
     for seen in (watch.most, watch.twice, watch.refused, scene.told):
         seen.clear()
     homes, least = {name: watch.where(name) for name in GUESTS}, {name: scene.counter(name) for name in GUESTS}
-    host, begun, ok = homes["g1"], time.monotonic(), True
+    host, begun, ok, again = homes["g1"], time.monotonic(), True, (0.0, 0.0)
     details = [f"of {sorted(name for name, home in homes.items() if home == host)}"]
     try:
         after = hurt(scene, case, homes, least)
@@ -575,10 +586,10 @@ def tried(scene: Scene, case: Case, *, check: bool = True) -> Row:
         settled = {name: watch.where(name) for name in GUESTS}
         if settled != {MOVES: after, STAYS: homes}.get(case.then, settled):
             raise Violation(f"guests moved after the fault: {homes}, {after}, {settled}")
-        down_s = max(0.0, watch.begun["g1"][0] - begun)
+        again = watch.begun["g1"]
         details += [scene.checked(least)] if check else []
     except (Violation, RuntimeError, ValueError, OSError) as error:
-        ok, down_s = False, max(0.0, watch.begun["g1"][0] - begun)
+        ok = False
         details.append(f"{type(error).__name__}: {error}")
         with contextlib.suppress(Violation):
             details.append(scene.heal())
@@ -589,6 +600,7 @@ def tried(scene: Scene, case: Case, *, check: bool = True) -> Row:
     if watch.twice:
         ok = False
         details.append(f"TWICE, in {len(watch.twice)} looks: {watch.twice[0]}")
+    down_s = again[1] if again[0] > begun else 0.0
     return Row(case.name, ok, host, round(down_s, 1), max(watch.most.values()), "; ".join(details), list(scene.told))
 
 
@@ -656,7 +668,8 @@ def made(lab: Hypervisors, hosts: t.Mapping[str, Host], agent: str) -> None:
         )
     first = hosts[MEMBERS[0]]
     for name, uuid in GUESTS.items():
-        if not first.path(f"{SHARED}/.corral/guests/{uuid}/domain.xml").exists():
+        kept = first.path(f"{SHARED}/.corral/guests/{uuid}/domain.xml")
+        if not kept.exists():
             make_disk(first, name)
             first.run("virsh -q define /dev/stdin", given=DOMAIN.format(name=name, uuid=uuid, disk=disk(name)))
     first.run("/usr/local/sbin/corral-keep save")
@@ -665,16 +678,15 @@ def made(lab: Hypervisors, hosts: t.Mapping[str, Host], agent: str) -> None:
 
 
 def chosen(part: str, seed: str) -> t.Iterator[Case]:
-    """Cases by name, deaths, or at random."""
+    """Cases by name; or deaths, and then cases at random."""
     minutes, deaths = (float(os.environ.get(each) or 0) for each in ("CLUSTER_MINUTES", "CLUSTER_DEATHS"))
-    if minutes:
-        chance, end = random.Random(seed), time.monotonic() + minutes * 60
-        while time.monotonic() < end:
-            yield chance.choice([case for case in CASES if re.search(part, case.name)])
-    elif deaths:
-        yield from [DEATHS] * int(deaths)
-    else:
-        yield from (case for case in CASES if re.search(part, case.name))
+    cases = [case for case in CASES if re.search(part, case.name)]
+    yield from [DEATH] * int(deaths)
+    if not minutes and not deaths:
+        yield from cases
+    chance, end = random.Random(seed), time.monotonic() + minutes * 60
+    while minutes and time.monotonic() < end:
+        yield chance.choice(cases)
 
 
 def main(part: str = "") -> int:
@@ -695,8 +707,7 @@ def main(part: str = "") -> int:
             scene.ask("crm_resource --cleanup")
             print(scene.heal(), flush=True)
             for number, case in enumerate(chosen(part, seed), 1):
-                deaths = case is DEATHS and bool(os.environ.get("CLUSTER_DEATHS"))
-                rows.append(tried(scene, case, check=not deaths or number % 5 == 0))
+                rows.append(tried(scene, case, check=case.check or number % 5 == 0))
                 print(table(rows[-1:]), flush=True)
                 REPORT.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=2) + "\n")
     bad = [row.name for row in rows if not row.ok]
