@@ -12,7 +12,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import (
-    APART,
     Document,
     Netplan,
     NetworkChange,
@@ -78,7 +77,7 @@ def _change(
             _GENERATE,
             ("ip", "link", "delete", bridge),
             *((("ip", "link", "delete", port),) if holder else ()),
-            (*APART, *_APPLY),
+            _APPLY,
         ),
         reload=(_GENERATE,),
         holder=holder,
