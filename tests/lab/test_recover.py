@@ -386,6 +386,8 @@ def test_with_leases_no_disk_is_opened_twice() -> None:
     options = {"corral.virt.virt_domain": {"name": "two", "state": "running"}}
     told = flat(LAB.play(options, hosts="hyper2", ok=False))
     assert "is locked; run ansible-playbook corral.virt.query to find the guest" in told, told
+    told = flat(LAB.run("ansible-playbook", "corral.virt.start", *LAB.ask_nobody, "-e", "guest=two", ok=False))
+    assert "two: its disks are held by one on hyper1 (running)" in told, told
     on1("virsh -q destroy one")
     on2("virsh -q start two")
     assert "is locked" in on1("virsh start one 2>&1; true")
