@@ -106,6 +106,25 @@ def test_a_quorum_device_is_another_host_and_votes_where_members_may_be_half(
     assert found.startswith("cluster_quorum_device") and told in found
 
 
+@pytest.mark.parametrize(
+    ("version", "there", "packages"),
+    [
+        ("12", "", {"fence-agents"}),
+        ("13", "", {"fence-agents-ipmilan", "fence-agents-apc-snmp", "fence-virt"}),
+        ("13", "fence_apc_snmp fence_idrac fence_x", {"fence-agents-ipmilan", "fence-virt"}),
+    ],
+)
+def test_fence_agents_come_with_what_they_need(tmp_path: Path, version: str, there: str, packages: set[str]) -> None:
+    agents = ("fence_ilo4", "fence_apc_snmp", "fence_xvm")
+    hosts = {f"hyper{at}": {"cluster_fencing": {"agent": agent}} for at, agent in enumerate(agents)}
+    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": hosts}}}})
+    facts = {"distribution": "Debian", "distribution_major_version": version}
+    known = {"ansible_facts": facts, "__cluster_agents_there": {"stdout": there}}
+    more = ["-e", json.dumps(known)]
+    found = value(tmp_path, "__cluster_packages", FILES, {}, host="hyper1", inventory=inventory, arguments=more)
+    assert {*found} - {"corosync", "pacemaker", "pacemaker-cli-utils", "resource-agents"} == packages
+
+
 def test_a_firewall_is_open_for_as_many_links_as_a_member_has(tmp_path: Path) -> None:
     hosts: dict[str, dict[str, t.Any]] = {
         "none": {},
