@@ -72,6 +72,7 @@ def role(*flags: str, ok: bool = True, plug: str = "{{ inventory_hostname }}", *
     """What the role prints, in one line."""
     options = {"plug": plug, "pcmk_reboot_action": "off"}
     variables = {"cluster_token_ms": 5000, "cluster_fencing": {"agent": "fence_lab", "options": options}}
+    variables["hypervisor_keeps_definitions"] = True
     variables |= {"firewall_ports": PORTS, **known}
     (LAB.folder / "inventory/group_vars/hyper/cluster.yml").write_text(yaml.safe_dump(variables))
     play = {"gather_facts": True, "gather_subset": ["!all", "network"], "roles": ["corral.virt.cluster"]}

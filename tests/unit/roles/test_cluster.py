@@ -39,7 +39,12 @@ PROGRAM = program()
 def problems(folder: Path, *changes: dict[str, t.Any], **known: t.Any) -> list[str]:
     """What is wrong with three hosts, of which the first ones have other variables."""
     hosts: dict[str, dict[str, t.Any]] = {
-        f"hyper{number}": {"ansible_host": f"192.0.2.{number}", "cluster_fencing": IPMI} for number in (1, 2, 3)
+        f"hyper{number}": {
+            "ansible_host": f"192.0.2.{number}",
+            "cluster_fencing": IPMI,
+            "hypervisor_keeps_definitions": True,
+        }
+        for number in (1, 2, 3)
     }
     for one, change in zip(hosts.values(), changes, strict=False):
         one.update(change)
@@ -76,6 +81,10 @@ BAD: dict[str, dict[str, t.Any]] = {
         "cluster_properties": {"no-quorum-policy": "ignore"},
         "hosts": [{"cluster_fencing": {"agent": "sh"}, "cluster_links": []}, LEAVES, LEAVES],
         "told": ["needs two members", "hyper1: set its cluster_links", "sh is no fence agent", "is not ignore"],
+    },
+    "definitions": {
+        "hosts": [{"hypervisor_keeps_definitions": "no"}],
+        "told": ["hyper1: set hypervisor_keeps_definitions"],
     },
     "none": {"hosts": [], "told": []},
 }
