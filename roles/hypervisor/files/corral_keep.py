@@ -718,6 +718,7 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[
     """Make this host the owner of a guest."""
     folder = store(directory, uuid)
     if not os.path.isdir(folder):
+        os.stat(directory)  # of storage that does not answer: why
         raise FailedError(f"{folder} does not exist: the guest was never saved there; corral-keep show lists guests")
     trusted(folder)
     known = dict(state().get("guests") or {})
