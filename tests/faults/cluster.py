@@ -83,7 +83,7 @@ class Watch(Beside):
 
     def __init__(self, hosts: t.Mapping[str, Host]) -> None:
         super().__init__()
-        self._hosts, self._spaces = {name: host.apart() for name, host in hosts.items()}, t.cast("dict[str, str]", {})
+        self._hosts = {name: host.apart() for name, host in hosts.items()}
         self._did: dict[int, int] = {}  # by process, what its CPU has done
         self._both: dict[str, int] = {}
         self.alive: dict[str, dict[str, bool]] = {name: {} for name in GUESTS}  # host: whether it executes
@@ -130,22 +130,24 @@ class Watch(Beside):
             self.refused[name] = sorted(alive)  # the lock of its disk did
 
     def _qemus(self) -> t.Iterator[tuple[str, str, int, bool]]:
+        spaces = self._spaces()
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):  # it ends
                 if not entry.name.isdigit() or not (entry / "comm").read_text().startswith("qemu-system"):
                     continue
                 words = (entry / "cmdline").read_bytes().decode().split("\0")
                 name = next((name for name, uuid in GUESTS.items() if uuid in words), "")
-                host = self._host(str((entry / "ns/pid").readlink())) if name else ""
+                host = spaces.get(str((entry / "ns/pid").readlink()), "") if name else ""
                 if host:
                     yield name, host, int(entry.name), "-incoming" in words
 
-    def _host(self, space: str) -> str:
-        if space not in self._spaces:
-            for name, host in self._hosts.items():
-                with contextlib.suppress(OSError, RuntimeError):
-                    self._spaces[str(Path(f"/proc/{host.init}/ns/pid").readlink())] = name
-        return self._spaces.get(space, "")
+    def _spaces(self) -> dict[str, str]:
+        """The hosts by their namespaces; read in each look, as the number of one that is gone becomes that of another lab's."""
+        found: dict[str, str] = {}
+        for name, host in self._hosts.items():
+            with contextlib.suppress(OSError, RuntimeError):
+                found[str(Path(f"/proc/{host.init}/ns/pid").readlink())] = name
+        return found
 
     def where(self, name: str) -> str:
         """The host that executes a guest now; empty if none does."""

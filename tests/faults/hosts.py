@@ -26,12 +26,21 @@ _PAUSED = {libvirt.VIR_DOMAIN_PAUSED_MIGRATION: "migrating", libvirt.VIR_DOMAIN_
 _CLEAN = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
 
 
+def began(pid: int) -> str:
+    """When a process has begun, in ticks since the boot (proc(5): starttime); empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
 class Host:
     """One host of a lab, entered without its network."""
 
     def __init__(self, lab: str, name: str, address: str) -> None:
         self.lab, self.name, self.address = lab, name, address
         self._init: int | None = None
+        self._began = ""  # when that process did: its number is that of another one after it
         self._connection: t.Any = None
 
     def apart(self) -> Host:
@@ -41,8 +50,9 @@ class Host:
     @property
     def init(self) -> int:
         """Its first process; another one after it was started again."""
-        if self._init is None or not Path(f"/proc/{self._init}/root/etc").exists():
+        if self._init is None or not self._began or began(self._init) != self._began:
             self._init = processes.init_of(self.lab, self.name)
+            self._began = began(self._init) if self._init else ""
         if self._init is None:
             raise RuntimeError(f"{self.name} is not running")
         return self._init
