@@ -62,6 +62,8 @@ def make(lab: Lab, name: str, *, release: str, network: str, number: int, tree: 
     )
     write(root / "etc/resolv.conf", "".join(f"nameserver {each}\n" for each in nameservers()))
     _write_network(root, lab, host)
+    # Ubuntu's makes /dev/kvm in a container; a host has that only when it is given it.
+    (root / "etc/systemd/system/qemu-kvm.service").symlink_to("/dev/null")
     (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
     write(root / "root/.ssh/authorized_keys", lab.key.with_suffix(".pub").read_text(), mode=0o600)
     if name == NOT_ROOT:
