@@ -32,7 +32,7 @@ LAB = Hypervisors("cluster")
 RELEASE = os.environ.get("CORRAL_LAB_RELEASE", "bookworm")  # trixie has Pacemaker 3
 HOSTS = ("hyper1", "hyper2", "hyper3")
 SHARED = "/srv/shared"
-UUID = "2f1c8a5e-7d0b-4a55-9a1c-3f5b0c7e9d42"
+UUID = "5b1f0c9e-3d0b-4a55-9a1c-3f5b0c7e9d42"
 RESOURCE = {"name": "g", "uuid": UUID, "store": SHARED, "stop_timeout": 60}
 PORT = "8765"
 PORTS = ["16514/tcp", "5403/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of a quorum device and of Gluster
@@ -126,7 +126,7 @@ def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(swit
     role(cluster_guests=[RESOURCE])
     until(lambda: where() == ["hyper2"], 120)
     made = on1("cibadmin --query")
-    assert 'id="corral-rule-g-on-hyper2"' in made and 'name="migration-threshold" value="5"' in made
+    assert 'id="corral-rule-guest-g.on.hyper2"' in made and 'name="migration-threshold" value="5"' in made
     on1("for n in hyper1 hyper3; do crm_attribute --node $n --name standby --update off; done; crm_resource --wait")
     assert where() == ["hyper2"]
     begun = time.monotonic()
