@@ -110,6 +110,37 @@ def test_the_last_backup_of_a_guest_is_shown_and_that_it_is_late(browsing: Brows
     expect(page.get_by_text("2 days ago")).to_be_visible()
 
 
+def test_what_protects_a_guest_is_shown_with_its_last_failover(browsing: Browsing) -> None:
+    """From what corral-keep and corral-cluster note on the host, in place of which this test writes."""
+    uuid = LAB.uuid("plain1")
+    note = "virsh -q metadata plain1 urn:corral:virt:guest:1 --key corral --set '{}' --config --live"
+    on(note.format('<guest><ha mode="restart" priority="5"/></guest>'))
+    page = browsing.enter(viewport=TALL)
+    card(page, "plain1").get_by_role("link", name="plain1").click()
+    expect(
+        page.get_by_text("restart, priority 5, by nobody, as far as is known: its definition is not kept")
+    ).to_be_visible()
+    last = {"at": "2026-11-30T07:00:00Z", "from": "hyper2", "to": "hyper1", "why": "recovered from hyper2"}
+    kept = {"directory": "/srv/vms", "owner": "hyper1 since then", "resource": "guest-plain1", "history": [last]}
+    on("cat >/var/lib/libvirt/corral-protected.json", given=json.dumps({uuid: {**kept, "problem": ""}}))
+    devices = {"hyper2": {"ok": True, "says": "on"}, "hyper3": {"ok": False, "why": "no answer"}}
+    test = {"node": "hyper1", "tested": "2026-11-30T07:00:00+00:00", "devices": devices}
+    on(
+        "mkdir -p /var/lib/corral-virt/cluster && cat >/var/lib/corral-virt/cluster/fencing.json",
+        given=json.dumps(test),
+    )
+    page.goto(f"{LAB.url}/#/host/hyper1")
+    on("systemctl restart corral-console")  # which reads anew; else it asks the host every two minutes
+    expect(page.locator("span.warn", has_text="1 of 2 can be used, tested")).to_be_visible()
+    page.goto(f"{LAB.url}/#/guest/hyper1/{uuid}")
+    failover = "2026-11-30T07:00:00Z from hyper2 to hyper1: recovered from hyper2"
+    for text in ("restart, priority 5, by Pacemaker (guest-plain1)", "/srv/vms/.corral/guests", failover):
+        expect(page.get_by_text(text)).to_be_visible()
+    browsing.problems.clear()  # the browser reports that the server was away
+    on("rm /var/lib/libvirt/corral-protected.json /var/lib/corral-virt/cluster/fencing.json")
+    on(note.format("<guest/>"))
+
+
 def test_the_snapshots_of_a_guest_are_counted(browsing: Browsing) -> None:
     """Within a minute, as libvirt has no event of them."""
     images = "/var/lib/libvirt/images"
