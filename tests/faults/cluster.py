@@ -81,9 +81,8 @@ class Watch(Beside):
 
     EVERY_S = 0.1
 
-    def __init__(self, hosts: t.Mapping[str, Host]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._hosts = {name: host.apart() for name, host in hosts.items()}
         self._did: dict[int, int] = {}  # by process, what its CPU has done
         self._both: dict[str, int] = {}
         self.alive: dict[str, dict[str, bool]] = {name: {} for name in GUESTS}  # host: whether it executes
@@ -130,24 +129,16 @@ class Watch(Beside):
             self.refused[name] = sorted(alive)  # the lock of its disk did
 
     def _qemus(self) -> t.Iterator[tuple[str, str, int, bool]]:
-        spaces = self._spaces()
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):  # it ends
                 if not entry.name.isdigit() or not (entry / "comm").read_text().startswith("qemu-system"):
                     continue
                 words = (entry / "cmdline").read_bytes().decode().split("\0")
                 name = next((name for name, uuid in GUESTS.items() if uuid in words), "")
-                host = spaces.get(str((entry / "ns/pid").readlink()), "") if name else ""
-                if host:
-                    yield name, host, int(entry.name), "-incoming" in words
-
-    def _spaces(self) -> dict[str, str]:
-        """The hosts by their namespaces; read in each look, as the number of one that is gone becomes that of another lab's."""
-        found: dict[str, str] = {}
-        for name, host in self._hosts.items():
-            with contextlib.suppress(OSError, RuntimeError):
-                found[str(Path(f"/proc/{host.init}/ns/pid").readlink())] = name
-        return found
+                # Not by its namespaces, whose numbers are given again: other labs may run guests of the same UUIDs.
+                host = re.search(rf"/corral-lab-{LAB}/([^/\n]+)", (entry / "cgroup").read_text())
+                if name and host:
+                    yield name, host[1], int(entry.name), "-incoming" in words
 
     def where(self, name: str) -> str:
         """The host that executes a guest now; empty if none does."""
@@ -401,6 +392,11 @@ def ended(program: str) -> t.Callable[[Scene, str], None]:
     return do
 
 
+def third(fault: t.Callable[[Scene, str], None]) -> t.Callable[[Scene, str], None]:
+    """The same to a host that does not run the first guest."""
+    return lambda scene, host: fault(scene, scene.others(host)[1])
+
+
 def cut(*rules: str, others: bool = True) -> t.Callable[[Scene, str], None]:
     """What the rules name is lost; with `{peers}` and `{store}` in them."""
 
@@ -543,6 +539,7 @@ CASES = (
     Case("killed, share full", (full_share, killed), DOWN, 60),
     Case("full /var", (full_var,), STAYS, 60),
     Case("libvirtd stands still 120 s", (stopped("libvirtd"),), EITHER, 120),
+    Case("killed, libvirtd of a third stands still", (third(stopped("libvirtd")), killed), EITHER, 120),
     Case("corosync killed", (ended("corosync"),), MOVES),
     Case("pacemakerd killed", (ended("pacemakerd"),), EITHER, 30),
     Case("controller killed", (ended("pacemaker-contr"),), EITHER, 30),
@@ -716,7 +713,7 @@ def main(part: str = "") -> int:
         known = inventory["_meta"]["hostvars"]
         hosts = {name: Host(lab.name, name, known[name]["ansible_host"]) for name in (*MEMBERS, STORE)}
         made(lab, hosts, agent)
-        with Watch(hosts) as watch, contextlib.ExitStack() as undo:
+        with Watch() as watch, contextlib.ExitStack() as undo:
             scene = Scene(lab, hosts, watch, undo)
             scene.ask("crm_resource --cleanup")
             print(scene.heal(), flush=True)

@@ -107,7 +107,7 @@ def test_a_guest_runs_twice_if_two_of_its_qemus_execute(
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "lab"))
     cluster = importlib.import_module("ansible_collections.corral.virt.tests.faults.cluster")
-    watch = cluster.Watch({})
+    watch = cluster.Watch()
     for look in range(4):
         monkeypatch.setattr(cluster, "cpu_time", lambda pid, look=look: 5 if pid in idle else look)
         watch.judge("g1", [("hyper1", 7, False), ("hyper2", 8, came)], float(look))
