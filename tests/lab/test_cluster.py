@@ -153,6 +153,9 @@ def test_a_host_that_returns_gets_no_guest_back() -> None:
     until(lambda: sorted(on1("crm_node --partition").split()) == sorted(HOSTS), 120)
     on1("crm_resource --wait")
     assert where() == [host]
+    for one in HOSTS:  # as the timer of the role hypervisor does
+        LAB.on(one, "corral-keep save")
+    assert "g" not in LAB.on("hyper2", "virsh list --all --name").split(), "its stale definition is gone"
 
 
 def shown() -> str:

@@ -327,7 +327,9 @@ def test_protected_guests_become_resources_as_they_are(here: Path) -> None:
     assert applied(cib, SYNC) == [] and roles["guest-web2"].get("value") == "Stopped"
 
 
-def test_what_is_protected_no_more_leaves_and_what_cannot_be_read_stays(here: Path) -> None:
+def test_what_is_protected_no_more_leaves_and_what_cannot_be_read_stays(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cib = ET.fromstring(EMPTY)
     applied(cib, SYNC)
     (here / "keep.json").unlink()
@@ -339,6 +341,10 @@ def test_what_is_protected_no_more_leaves_and_what_cannot_be_read_stays(here: Pa
     assert applied(cib, SYNC) == ["delete corral-rule-guest-web1.on.a", "delete guest-web1"]
     gone = {"host": "", "uuid": "", "since": "", "why": "no longer defined on a"}
     (Path(next(away.glob("guests/*" + f"{int('web2', 36):012d}"))) / "owner").write_text(json.dumps(gone))
+    located = subprocess.CompletedProcess([], 0, "resource guest-web2 is running on: b\n", "")
+    monkeypatch.setattr(PROGRAM, "run", lambda *_command: located)
+    assert applied(cib, SYNC) == [], "it has migrated"
+    located.stdout = "resource guest-web2 is NOT running\n"
     assert applied(cib, SYNC) == ["delete corral-rule-guest-web2.on.a", "delete guest-web2"]
 
 
