@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import time
+import typing as t
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ import yaml
 
 from ansible_collections.corral.virt.tests.faults.boot_sector import boot_sector
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
-from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, ROOT, Hypervisors, hypervisors
+from ansible_collections.corral.virt.tests.lab.hypervisors import HERE, Hypervisors, hypervisors
 
 pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
@@ -36,7 +37,8 @@ UUID = "5b1f0c9e-3d0b-4a55-9a1c-3f5b0c7e9d42"
 RESOURCE = {"name": "g", "uuid": UUID, "store": SHARED, "stop_timeout": 60}
 PORT = "8765"
 PORTS = ["16514/tcp", "5403/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of a quorum device and of Gluster
-KEEP = ROOT / "roles/hypervisor/files/corral_keep.py"
+KEEPS = {"hypervisor_keeps_definitions": True, "hypervisor_packages": [], "hypervisor_security_packages": []}
+FACTS: dict[str, t.Any] = {"gather_facts": True, "gather_subset": ["!all", "network"]}
 on1 = functools.partial(LAB.on, "hyper1")
 HA = '<ha priority="1" max-restarts="4"><prefer>hyper2</prefer></ha>'
 GUEST = f"""<domain type='qemu'><name>g</name><uuid>{UUID}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
@@ -62,21 +64,25 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             until(agent.exists, 20)
             for host in HOSTS:
                 LAB.on(host, "cat >/usr/sbin/fence_lab && chmod 755 /usr/sbin/fence_lab", given=agent.read_text())
+            variables().write_text(yaml.safe_dump(KEEPS))
+            LAB.play(hosts="hyper", roles=["corral.virt.hypervisor"], **FACTS)
             yield log
         finally:
             switch.kill()
             switch.wait()
 
 
+def variables() -> Path:
+    """The file of the hosts' variables."""
+    return LAB.folder / "inventory/group_vars/hyper/cluster.yml"
+
+
 def role(*flags: str, ok: bool = True, plug: str = "{{ inventory_hostname }}", **known: object) -> str:
     """What the role prints, in one line."""
     options = {"plug": plug, "pcmk_reboot_action": "off"}
-    variables = {"cluster_token_ms": 5000, "cluster_fencing": {"agent": "fence_lab", "options": options}}
-    variables["hypervisor_keeps_definitions"] = True
-    variables |= {"firewall_ports": PORTS, **known}
-    (LAB.folder / "inventory/group_vars/hyper/cluster.yml").write_text(yaml.safe_dump(variables))
-    play = {"gather_facts": True, "gather_subset": ["!all", "network"], "roles": ["corral.virt.cluster"]}
-    return re.sub(r"\s+", " ", LAB.play(hosts="hyper", flags=flags, ok=ok, **play))
+    fencing = {"cluster_token_ms": 5000, "cluster_fencing": {"agent": "fence_lab", "options": options}}
+    variables().write_text(yaml.safe_dump({**KEEPS, **fencing, "firewall_ports": PORTS, **known}))
+    return re.sub(r"\s+", " ", LAB.play(hosts="hyper", flags=flags, ok=ok, roles=["corral.virt.cluster"], **FACTS))
 
 
 def where() -> list[str]:
@@ -109,13 +115,11 @@ def test_a_second_run_changes_nothing() -> None:
 
 
 def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(switch: Path) -> None:
-    keep = f"#!/usr/bin/python3\n{KEEP.read_text()}"  # as the role hypervisor installs it
     on1(
         "systemctl start glusterd && mkdir -p /srv/brick && gluster --mode=script volume create vms hyper1:/srv/brick force"
     )
     on1("gluster volume start vms")
     for host in HOSTS:
-        LAB.on(host, "cat >/usr/local/sbin/corral-keep && chmod 755 /usr/local/sbin/corral-keep", given=keep)
         LAB.on(host, f"mkdir -p {SHARED} && mount -t glusterfs hyper1:/vms {SHARED}")
     disk = base64.b64encode(boot_sector(1)).decode()
     on1(f"base64 -d >{SHARED}/g.raw && truncate -s 8M {SHARED}/g.raw", given=disk)
@@ -153,7 +157,7 @@ def test_a_host_that_returns_gets_no_guest_back() -> None:
     until(lambda: sorted(on1("crm_node --partition").split()) == sorted(HOSTS), 120)
     on1("crm_resource --wait")
     assert where() == [host]
-    for one in HOSTS:  # as the timer of the role hypervisor does
+    for one in HOSTS:  # as the timer does each minute
         LAB.on(one, "corral-keep save")
     assert "g" not in LAB.on("hyper2", "virsh list --all --name").split(), "its stale definition is gone"
 
@@ -212,9 +216,7 @@ def test_a_guest_that_leaves_the_cluster_runs_on() -> None:
 def test_a_guest_is_a_resource_while_it_is_protected() -> None:
     """Nothing is listed: its definition says it, and corral-keep does the rest."""
     (host,) = where()
-    unit = "[Service]\nType=oneshot\nExecStart=/usr/local/sbin/corral-keep save\n"  # as the role hypervisor makes it
     for one in sorted(HOSTS, key=lambda name: name == host):  # those that it has left give it up first
-        LAB.on(one, "cat >/etc/systemd/system/corral-keep.service && systemctl daemon-reload", given=unit)
         LAB.on(one, "systemctl start corral-keep")
     assert f'"host": "{host}"' in on1(f"cat {SHARED}/.corral/guests/{UUID}/owner")
     role()
@@ -251,7 +253,7 @@ def test_of_two_members_one_goes_on_with_the_vote_of_a_third_host() -> None:
     leaves.unlink()
     witness = leaves.parent.name
     members = [host for host in HOSTS if host != witness]
-    known = {"cluster_hosts": members, "cluster_quorum_device": witness, "cluster_guests": [RESOURCE]}
+    known: dict[str, t.Any] = {"cluster_hosts": members, "cluster_quorum_device": witness, "cluster_guests": [RESOURCE]}
     role(**known)
     assert re.search(r"^Flags: +Quorate Qdevice", LAB.on(members[0], "corosync-quorumtool -s"), re.MULTILINE)
     assert role(**known).count("changed=0") == len(HOSTS)
