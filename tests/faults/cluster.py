@@ -486,7 +486,7 @@ def _undrained(scene: Scene, host: str, run: subprocess.Popen[str]) -> None:
     said = run.communicate(timeout=300)[0]
     scene.told += [line.strip() for line in said.splitlines() if re.search("fatal|FAILED|msg:", line)][:4]
     with contextlib.suppress(RuntimeError):
-        scene.hosts[host].run("rm -f /var/lib/libvirt/corral-maintenance.json")
+        scene.hosts[host].run("rm -f /var/lib/libvirt/corral-maintenance.json; corral-cluster standby off")
 
 
 def nothing(scene: Scene, host: str) -> None:
