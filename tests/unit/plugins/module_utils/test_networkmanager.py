@@ -145,7 +145,7 @@ def test_a_profile_is_divided_between_bridge_and_port() -> None:
     }
     assert own != "6f2b" and [*change.trial.values()] == [*change.lasting.values()], "tried as it is kept"
     assert [*change.trial] == [f"{RUN}/corral-br0.nmconnection", f"{RUN}/corral-br0-eth0.nmconnection"]
-    assert change.up[-1][-2:] == ("uuid", "6f2b") and change.undo[-1][-3:] == ("6f2b", "ifname", "eth0")
+    assert change.up[-1][-2:] == ("uuid", "6f2b") and change.up_again[-1][-3:] == ("6f2b", "ifname", "eth0")
 
 
 def test_a_profile_in_memory_stays_for_a_rollback_and_the_next_boot_forgets_it() -> None:
@@ -157,7 +157,7 @@ def test_a_profile_in_memory_stays_for_a_rollback_and_the_next_boot_forgets_it()
     assert port["connection"]["id"] == "br0-eth0" and port["connection"]["uuid"] == change.up[-1][-1] != "6f2b"
     assert ".nmmeta" not in port and path not in change.trial
     assert files[f"{ETC}/corral-br0.nmconnection"]["ipv4"] == {"method": "auto"}
-    assert change.undo[-1][-3] == "6f2b"
+    assert change.up_again[-1][-3] == "6f2b"
 
 
 def test_what_a_profile_leaves_out_or_sets_is_kept() -> None:
@@ -337,5 +337,5 @@ def test_the_members_of_a_bond_come_up_with_it(key: str, named: str) -> None:
     port = written(change)[f"{ETC}/office.nmconnection"]
     assert port["bond"] == {"mode": "active-backup", "miimon": "100"}
     assert port["connection"]["autoconnect-slaves"] == "1"
-    ups = [words[-1] if "ifname" not in words else words[-3] for words in change.undo if "up" in words]
+    ups = [words[-1] if "ifname" not in words else words[-3] for words in change.up_again if "up" in words]
     assert ups == ["6f2b", "m1"], "those that were up, after the bond: it takes them down"
