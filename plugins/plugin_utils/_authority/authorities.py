@@ -179,6 +179,7 @@ class Authorities:
 
     def due(self, authority: str, *, days: int) -> list[MakeAuthority]:
         """The CA to create, if one is due. Raises Refused if the last CA was lost."""
+        step = self.another(authority)  # before the look: a CA that another process makes meanwhile is this one
         if self._given is not None or not due(
             self._cas.generations(authority), now=self._clock(), days=datetime.timedelta(days=days)
         ):
@@ -193,7 +194,7 @@ class Authorities:
                 f"still valid, those of {', '.join(holders)}; restore {self._directory / authority} from the backup, "
                 f"or {ANEW}"
             )
-        return [self.another(authority)]
+        return [step]
 
     def another(self, authority: str) -> MakeAuthority:
         """A step that creates another CA for the authority."""
