@@ -123,7 +123,9 @@ def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(swit
         LAB.on(host, f"mkdir -p {SHARED} && mount -t glusterfs hyper1:/vms {SHARED}")
     disk = base64.b64encode(boot_sector(1)).decode()
     on1(f"base64 -d >{SHARED}/g.raw && truncate -s 8M {SHARED}/g.raw", given=disk)
-    LAB.on("hyper2", "cat >/root/g.xml && virsh -q define /root/g.xml && corral-keep save", given=GUEST)
+    LAB.on(
+        "hyper2", "cat >/root/g.xml && virsh -q define /root/g.xml && virsh -q start g && corral-keep save", given=GUEST
+    )
     on1(
         "crm_attribute --node hyper1 --name standby --update on; crm_attribute --node hyper3 --name standby --update on"
     )

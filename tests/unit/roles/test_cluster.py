@@ -308,29 +308,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 SYNC = {**NOTHING, "devices": False, "fencing": {"a": IPMI}, "guests": None}
 
 
-def test_protected_guests_become_resources_as_they_are(here: Path) -> None:
+def test_protected_guests_become_resources_when_they_run(here: Path) -> None:
     cib = ET.fromstring(EMPTY)
-    made = [
-        "create guest-web1",
-        "create guest-web2",
-        "create corral-rule-guest-web1.on.a",
-        "create corral-rule-guest-web2.on.a",
-    ]
-    assert applied(cib, SYNC) == made
-    roles = {
-        each.get("id"): each.find("meta_attributes/nvpair[@name='target-role']")
-        for each in cib.iterfind(".//primitive")
-    }
-    assert roles["guest-web1"] is None
-    assert roles["guest-web2"] is not None and roles["guest-web2"].get("value") == "Stopped"
+    assert applied(cib, SYNC) == ["create guest-web1", "create corral-rule-guest-web1.on.a"]
     (here / "web2.pid").touch()
-    assert applied(cib, SYNC) == [] and roles["guest-web2"].get("value") == "Stopped"
+    assert applied(cib, SYNC) == ["create guest-web2", "create corral-rule-guest-web2.on.a"]
+    (here / "web1.pid").unlink()
+    assert applied(cib, SYNC) == []
 
 
 def test_what_is_protected_no_more_leaves_and_what_cannot_be_read_stays(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cib = ET.fromstring(EMPTY)
+    (here / "web2.pid").touch()
     applied(cib, SYNC)
     (here / "keep.json").unlink()
     away = here / ".corral"
