@@ -231,6 +231,15 @@ def with_owner(
     return list(history)
 
 
+def with_others(
+    guests: t.Mapping[str, t.Any], before: t.Mapping[str, t.Any], now: t.Mapping[str, t.Any]
+) -> dict[str, t.Any]:
+    """Notes on guests, but of those of which the notes were changed meanwhile, these."""
+    changed = {uuid for uuid in {*before, *now} if before.get(uuid) != now.get(uuid)}
+    mine = {uuid: one for uuid, one in guests.items() if uuid not in changed}
+    return {**mine, **{uuid: one for uuid, one in now.items() if uuid in changed}}
+
+
 def foreign(guest: Guest, others: t.Iterable[Guest]) -> str:
     """Why a guest cannot be defined beside others of this host: one has its name, or its UEFI variables."""
     for other in others:
@@ -396,9 +405,9 @@ def write_owner(folder: str, owner: Owner) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: str) -> t.Iterator[None]:
-    """Hold a guest's lock against all hosts; the kernel releases it with the process."""
-    opened = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+def locked(folder: str, name: str = "lock") -> t.Iterator[None]:
+    """Hold the lock in a folder, that of a guest against all hosts; the kernel releases it with the process."""
+    opened = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         until = time.monotonic() + LOCK_S
         while True:
@@ -407,7 +416,7 @@ def locked(folder: str) -> t.Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise FailedError(f"{folder}/lock is held by another run; try again") from None
+                    raise FailedError(f"{folder}/{name} is held by another run; try again") from None
                 time.sleep(0.1)
         yield
     finally:
@@ -532,11 +541,12 @@ class Host:
         """This host as an owner from now on."""
         return Owner(self.name, self.uuid, utc(), why)
 
-    def remember(self, guests: t.Mapping[str, t.Any]) -> None:
-        """Note this host's UUID and guests, for the hook."""
-        wanted = {"uuid": self.uuid, "guests": dict(guests)}
-        if state() != wanted:
-            write(STATE, json.dumps(wanted).encode())
+    def remember(self, guests: t.Mapping[str, t.Any], before: t.Mapping[str, t.Any]) -> None:
+        """Note this host's UUID and guests, for the hook; what another run has noted since `before` stays."""
+        with locked(os.path.dirname(STATE), os.path.basename(STATE) + ".lock"):
+            wanted = {"uuid": self.uuid, "guests": with_others(guests, before, state().get("guests") or {})}
+            if state() != wanted:
+                write(STATE, json.dumps(wanted).encode())
 
 
 @dataclasses.dataclass
@@ -551,7 +561,8 @@ class Notes:
 def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
     """Keep all guests that are defined here; what was done with each."""
     notes, there = Notes(dict(state().get("guests") or {})), set()
-    host.remember(notes.before)  # the hook needs the UUID before the first guest is owned
+    before = dict(notes.before)
+    host.remember(before, before)  # the hook needs the UUID before the first guest is owned
     for document, active, left in host.guests():
         guest = guest_of(document)
         there.add(guest.uuid)
@@ -572,7 +583,7 @@ def save(host: Host) -> t.Iterator[dict[str, t.Any]]:
             line.update(action="failed", problem=str(error))
             notes.kept[uuid] = one
         yield line
-    host.remember(notes.kept)
+    host.remember(notes.kept, before)
     managed = resources()
     status = {uuid: {**one, "resource": managed.get(uuid, "")} for uuid, one in notes.status.items()}
     content = json.dumps(status).encode() + b"\n"
@@ -721,11 +732,6 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[
         os.stat(directory)  # of storage that does not answer: why
         raise FailedError(f"{folder} does not exist: the guest was never saved there; corral-keep show lists guests")
     trusted(folder)
-    known = dict(state().get("guests") or {})
-    if uuid in known:
-        runs = os.path.exists(os.path.join(RUNNING, known[uuid]["name"] + ".pid"))
-        known[uuid] = {**known[uuid], "ran": False, "claimed": not runs}  # not as this owner's
-    host.remember(known)
     with locked(folder):
         owner = read_owner(folder)
         if owner and owner.uuid == host.uuid:
@@ -733,6 +739,12 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[
         names = {owner.uuid, owner.host} if owner and owner.uuid else {NOBODY}
         if of and not names & {*of}:
             raise OwnedElsewhereError(f"its owner is {owner.text if owner else NOBODY}")
+        before = dict(state().get("guests") or {})
+        known = dict(before)
+        if uuid in known:
+            runs = os.path.exists(os.path.join(RUNNING, known[uuid]["name"] + ".pid"))
+            known[uuid] = {**known[uuid], "ran": False, "claimed": not runs}  # not as this owner's
+        host.remember(known, before)
         write_owner(folder, host.owner(because))
 
 

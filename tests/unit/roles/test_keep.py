@@ -151,8 +151,10 @@ class Libvirt:
     def owner(self, why: str) -> t.Any:
         return sys.modules["corral_keep"].Owner(self.name, self.uuid, "2026-11-30T07:00:00Z", why)
 
-    def remember(self, guests: t.Any) -> None:
-        Path(sys.modules["corral_keep"].STATE).write_text(json.dumps({"uuid": HERE, "guests": guests}))
+    def remember(self, guests: t.Any, before: t.Any) -> None:
+        keep = sys.modules["corral_keep"]
+        guests = keep.with_others(guests, before, keep.state().get("guests") or {})
+        Path(keep.STATE).write_text(json.dumps({"uuid": HERE, "guests": guests}))
 
 
 @pytest.fixture
@@ -231,6 +233,13 @@ def test_what_was_here_before_a_claim_does_not_replace_what_is_kept(keep: t.Any,
     defined_at(shared, "2026-11-30T07:00:01Z")
     assert [line["action"] for line in keep.save(host)] == ["keep"]
     assert Path(folder, "domain.xml").read_text() == old, "defined since, by whomever"
+
+
+def test_two_runs_at_once_lose_nothing_of_what_the_other_has_noted(keep: t.Any) -> None:
+    """A run that began before must not forget that the guest ran here: nobody would give it up when it leaves."""
+    began, other = {"a": {"ran": False}, "b": {}, "d": {}}, {"a": {"ran": True}, "b": {}, "c": {}}
+    mine = {"a": {"ran": False}, "b": {"ran": True}, "d": {}, "e": {}}
+    assert keep.with_others(mine, began, other) == {"a": {"ran": True}, "b": {"ran": True}, "c": {}, "e": {}}
 
 
 def test_a_guest_that_runs_is_given_up_when_it_is_off(keep: t.Any, shared: Path) -> None:
@@ -390,7 +399,7 @@ def test_of_many_that_claim_at_once_one_is_the_owner(keep: t.Any, tmp_path: Path
     class Host:
         uuid: str
 
-        def remember(self, _guests: object) -> None:
+        def remember(self, _guests: object, _before: object) -> None:
             """Nothing."""
 
         def owner(self, why: str) -> t.Any:
