@@ -148,9 +148,9 @@ notes: {description: Additional notes; also shown as warnings., type: list, elem
 
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._backup import run_backup_files
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach
 
 OPTIONS: dict[str, t.Any] = {

@@ -141,8 +141,8 @@ problems: {description: What to see to; also shown as warnings., returned: succe
 missing: {description: Those of O(guests) that are not known here., returned: success, type: list, elements: str}
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._backup import run_backup_info
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._backup import run_backup_info
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {

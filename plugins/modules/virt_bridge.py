@@ -161,8 +161,8 @@ steps:
   sample: ["bridge br0 takes over 192.0.2.11 from eno1 (networkd)"]
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host.run_bridge import OPTIONS, converge
 
 

@@ -177,8 +177,8 @@ steps:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import passwords
 from ansible_collections.corral.virt.plugins.module_utils._host.run_daemon import OPTIONS, converge
 

@@ -119,8 +119,8 @@ ssh_host_key:
   type: str
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_module import GuestModule
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened

@@ -209,8 +209,8 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import, run_describe, run_measure
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported

@@ -125,8 +125,8 @@ unknown:
   sample: [hyper3.example.org]
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host.run_firewall import OPTIONS, converge
 
 

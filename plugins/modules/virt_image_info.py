@@ -63,8 +63,8 @@ images:
         used_by: {description: 'A disk or guest that uses it; null if there is none.', type: str, returned: always}
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._image import run_image_list
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 

@@ -263,8 +263,8 @@ measures:
 
 import contextlib
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._migration import run_migrate, run_migration_options
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import dest_uri
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints

@@ -71,8 +71,8 @@ steps:
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._migration import run_migrate, run_migrations
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import check_begun
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import dest_uri

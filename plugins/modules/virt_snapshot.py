@@ -192,8 +192,8 @@ notes: {description: Notes on all guests; also shown as warnings., returned: alw
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import run_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._system.detached import detach

@@ -98,8 +98,8 @@ steps:
   elements: str
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests, run_power
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 

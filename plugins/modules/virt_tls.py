@@ -290,8 +290,8 @@ requests:
   type: dict
 """
 
-from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls import converge
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
 

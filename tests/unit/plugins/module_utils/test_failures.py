@@ -6,6 +6,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import failures
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     BadInput,
     Failed,
@@ -13,7 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     Unverified,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._core.run_module import failures
 
 
 class Module:
