@@ -31,7 +31,12 @@ _SEAL_BYTES = hashlib.sha256().digest_size
 
 
 def keep() -> None:
-    """Keep what is compiled from here on, and use what is kept; only as root, in a folder that is root's alone."""
+    """Keep what is compiled from here on, and use what is kept, where this file came in an archive.
+
+    Only root keeps it, in a folder that is root's alone.
+    """
+    if not isinstance(globals()["__loader__"], zipimport.zipimporter):
+        return
     folder = os.path.join(_PRIVATE, "compiled")
     kept = os.geteuid() == 0 and all(map(_is_private, (_PRIVATE, folder)))
     sys.meta_path.insert(0, Finder(folder if kept else None))

@@ -10,6 +10,7 @@ import traceback
 import types
 import typing as t
 import zipfile
+import zipimport
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,12 @@ def test_only_a_private_folder_is_used(
     monkeypatch.setattr(sys, "meta_path", [])
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid)
     make(tmp_path / "compiled")
+    compiled.keep()
+    assert not sys.meta_path, "this file is from no archive"
     if os.getuid() == 0:
+        with zipfile.ZipFile(tmp_path / "payload.zip", "w") as made:
+            made.writestr("compiled.py", "")
+        monkeypatch.setattr(compiled, "__loader__", zipimport.zipimporter(str(tmp_path / "payload.zip")))
         compiled.keep()
         [finder] = sys.meta_path
         assert vars(finder) == {"_folder": str(tmp_path / "compiled") if kept else None}
