@@ -696,7 +696,7 @@ BUDGETS_KIB |= {
     "virt_restore": 372,  # with backups, copies of definitions, and all that is looked at before a disk goes
     "virt_prove": 390,  # with all of a restore
     "virt_snapshot_info": 67,
-    "virt_secret": 77,
+    "virt_secret": 78,
     "virt_secret_info": 75,
     "virt_volume": 169,  # with the snapshots inside it
     "virt_volume_info": 61,
