@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
-from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
+from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement, plan_host_loss
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
@@ -84,8 +84,8 @@ class ActionModule(ActionBase):
         ]
         if refused:
             result.update(failed=True, msg=printable(_message(refused)))
-        elif result["deferred"]:
-            result["warnings"] = list(_warnings(placed))
+        else:
+            result["warnings"] = [*_warnings(placed), *_homeless_warnings(asked, options, placed)]
         return result
 
     def _imported(self, variables: t.Mapping[str, t.Any]) -> set[str]:
@@ -242,6 +242,28 @@ def _warnings(placed: t.Sequence[model_placement.Placement]) -> t.Iterator[str]:
     for why, guests in names.items():
         yield printable(
             f"{some_of(guests, _NAMED)} {agree(len(guests), 'is', 'are')} neither created nor changed: {why}"
+        )
+
+
+def _homeless_warnings(
+    asked: _Asked, options: t.Mapping[str, t.Any], placed: t.Sequence[model_placement.Placement]
+) -> t.Iterator[str]:
+    """A warning for each member of a cluster with Pacemaker whose guests would find no room when it dies."""
+    if asked.leave:
+        return
+    protected = {str(item["name"]) for item in options["guests"] if (item.get("ha") or {}).get("mode") == "restart"}
+    guests = {guest.name: guest for guest in asked.guests}
+    going = [(guests[one.guest], one.host) for one in placed if one.host and not one.exists]
+    members = {host: frozenset(info.get("members") or ()) for host, info in asked.usable.items()}
+    new = [
+        (dataclasses.replace(guest, members=members[host]) if guest.name in protected else guest, host)
+        for guest, host in going
+    ]
+    lacking = plan_host_loss.homeless_of_cluster(plan_host_loss.with_guests(asked.hosts, new), asked.policy)
+    for host, names in lacking.items():
+        yield printable(
+            f"after the loss of {host}, the other members of its cluster have no room for {len(names)} of its "
+            f"protected guests: {some_of(names, _NAMED)}"
         )
 
 

@@ -148,6 +148,13 @@ host:
       type: dict
       returned: always
       sample: {tested: "2026-11-30T07:00:00+00:00", devices: {hyper2: {ok: true, says: "on", why: ""}}}
+    members:
+      description: Names of the members of the host's cluster (role P(corral.virt.cluster#role)), itself among them;
+        empty in no cluster; null with a remote connection.
+      type: list
+      elements: str
+      returned: always
+      sample: [hyper1, hyper2, hyper3]
     boot_id:
       description: Identity of the host's current boot, which changes when it reboots; null with a remote connection.
       type: str
@@ -194,8 +201,9 @@ host:
         note: {description: 'What happens to it, and the command that brings it back.', type: str, returned: always}
     guests:
       description:
-        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, networks, pools, machine, devices, tags
-          and unfinished (being created) of every guest.
+        - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, networks, pools, machine, devices, tags,
+          unfinished (being created) and resource of every guest. C(resource) is what Pacemaker calls a guest that it
+          runs; empty for others, and with a remote connection.
         - With O(cpu_seconds), also cpu_use, the number of processors that the guest keeps busy (null if libvirt does
           not know it).
         - While a migration record exists, also moving (destination host) and moving_from (UUID of the source host).
@@ -209,7 +217,11 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe_host
-from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance, files_protection
+from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_maintenance,
+    files_members,
+    files_protection,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
 
@@ -233,11 +245,14 @@ def main() -> None:
     own: dict[str, t.Any] = {
         "maintenance": files_maintenance.read() if here else None,
         "fencing": files_protection.fencing() if here else None,
+        "members": sorted(files_members.members()) if here else None,
         "boot_id": boot.identity() if here else None,
     }
     if module.params["validate"]:
         own["validation"] = run_describe_host.validation() if here else None
-    module.exit_json(changed=False, host={**host, **own})
+    kept = files_protection.kept() if here else {}
+    guests = [{**one, "resource": kept.get(one["uuid"], {}).get("resource", "")} for one in host["guests"]]
+    module.exit_json(changed=False, host={**host, **own, "guests": guests})
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ description:
     elsewhere is deferred, not created or started a second time.
   - An existing guest that is off and that the same batch starts (C(state=running)) counts in full on its host.
   - A new guest with the name of a host in the inventory is refused, unless that host is in the group C(guests).
+  - Without O(leave), warns for each member of a cluster with Pacemaker (role P(corral.virt.cluster#role)) after whose
+    loss the others would have no room for all of its protected guests.
   - With O(leave), existing guests on these hosts are placed on other hosts. Guests that fit nowhere are listed, but are
     not a failure.
 author:

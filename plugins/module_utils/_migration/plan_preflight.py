@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrate import may_switch
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
 
-__all__ = ["check", "findings", "notes", "uses_ports"]
+__all__ = ["check", "findings", "notes", "outsider", "uses_ports"]
 
 _KEPT = {
     "managed_save": "it has a managed save and would resume from that; start it, or discard the managed save (virsh "
@@ -41,18 +41,19 @@ def check(
     *,
     lacks: str | None = None,
     ports_filtered: str | None = None,
+    outsider: str | None = None,
     missing: t.Sequence[tuple[str, str]] = (),
 ) -> None:
     """Raise Refused with all preflight failures.
 
-    `lacks` says why the destination cannot provide the CPU, `ports_filtered` why its ports are unreachable; `missing`
-    are other prerequisites that it lacks, each with its remedy.
+    `lacks` says why the destination cannot provide the CPU, `ports_filtered` why its ports are unreachable,
+    `outsider` why the guest's cluster must not lose it; `missing` are other prerequisites that the destination lacks,
+    each with its remedy.
     """
     problems = [*findings(move, guest, source, dest), *_with_remedies(missing)]
     if lacks:
         problems.append(f"{move.dest} cannot provide its CPU: {lacks}; set a CPU model that both hosts support")
-    if ports_filtered:
-        problems.append(ports_filtered)
+    problems += filter(None, (ports_filtered, outsider))
     if problems:
         raise Refused(f"cannot migrate {guest.name} to {move.dest}: " + "; ".join(problems))
 
@@ -90,6 +91,21 @@ def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
 def uses_ports(move: Move) -> bool:
     """True if QEMU connects to QEMU: a tunnel, and a guest that is off, need only libvirt's port."""
     return move.active and move.tuning.transport != "tunnelled"
+
+
+def outsider(
+    resource: str, dest: str, known_as: t.Collection[str], members: t.Mapping[str, t.Collection[str]]
+) -> str | None:
+    """Why a guest that Pacemaker runs as `resource` must not go to the host that is `known_as` these names and addresses;
+    None if that is one of the `members`, which have addresses.
+    """
+    if any(not {name, *addresses}.isdisjoint(known_as) for name, addresses in members.items()):
+        return None
+    return (
+        f"Pacemaker runs it as {resource}, and would not see it on {dest}, which is no member of its cluster (members: "
+        f"{', '.join(sorted(members))}); choose a member, or end its protection first (virt_domain with "
+        "ha: {mode: none}, or cluster_guests without it and the role corral.virt.cluster)"
+    )
 
 
 def findings(move: Move, guest: MigratingGuest, source: MigrationHost, dest: MigrationHost) -> list[str]:

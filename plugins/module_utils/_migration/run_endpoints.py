@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 import typing as t
+import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
@@ -19,17 +20,23 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
+from ansible_collections.corral.virt.plugins.module_utils._host import files_members
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
-from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage, libvirt_migrate
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    files_shared_storage,
+    libvirt_migrate,
+    plan_preflight,
+)
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     MigratingGuest,
     MigrationHost,
+    Move,
     Pool,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import LOGICAL, no_disks
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
-__all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "pools", "snapshot_records"]
+__all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "outsider", "pools", "snapshot_records"]
 
 
 class Endpoints:
@@ -151,6 +158,12 @@ def snapshot_records(found: FoundGuest) -> tuple[SnapshotRecord, ...]:
     """What the guest's record tells of its snapshots."""
     texts = fields_record.of(found).get("snapshots") or ()
     return tuple(filter(None, (SnapshotRecord.of(text, found.uuid) for text in texts)))
+
+
+def outsider(resource: str, move: Move, hostname: str) -> str | None:
+    """Why Pacemaker's guest must not go to the destination, which libvirt calls `hostname`; None if it may."""
+    known_as = {move.dest, hostname, urllib.parse.urlsplit(move.dest_uri).hostname or ""}
+    return plan_preflight.outsider(resource, move.dest, known_as, files_members.members())
 
 
 def cpu_incompatibility(dest: t.Any, its: MigrationHost, xml: str) -> str | None:

@@ -292,7 +292,11 @@ class _Run:
         lacks = run_endpoints.cpu_incompatibility(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
         filtered = files_ports.filtered(move.dest) if plan_preflight.uses_ports(move) else None
         missing = lacking(self.endpoints.source, self.endpoints.dest, dest, found, move.files)
-        plan_preflight.check(move, guest, source, dest, lacks=lacks, ports_filtered=filtered, missing=missing.problems)
+        resource = run_pacemaker.resource(self.endpoints.source, found.uuid)
+        outsider = run_endpoints.outsider(resource.name, move, dest.name) if resource else None
+        plan_preflight.check(
+            move, guest, source, dest, lacks=lacks, ports_filtered=filtered, outsider=outsider, missing=missing.problems
+        )
         move = dataclasses.replace(move, firmware=tuple(missing.firmware.items()))
         self.notes += plan_preflight.notes(move, missing.left, hooked=missing.hooked)
         return move, guest.bridges

@@ -44,11 +44,12 @@ class Guest:
     runs_within: str | None = None  # the migration group of its host; None where it is off, or new
     uuid: str | None = None  # None: not made yet, so known by its name
     refused: tuple[tuple[str, str], ...] = ()  # hosts that cannot take it, each with the reason
+    members: frozenset[str] = frozenset()  # of the cluster with Pacemaker that runs it, and sees it on no other host
 
     @functools.cached_property
     def needs(self) -> tuple[t.Any, ...]:
         """A sortable key, equal for guests that the same hosts take."""
-        groups = (self.apart, self.together, self.prefer, self.groups)
+        groups = (self.apart, self.together, self.prefer, self.groups, self.members)
         offers = (
             self.bridges,
             self.networks,

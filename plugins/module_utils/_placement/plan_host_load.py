@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
@@ -39,6 +40,7 @@ def bundles(batch: t.Iterable[Guest]) -> dict[str, Bundle]:
 def _bundle(members: t.Sequence[Guest]) -> Bundle:
     hosts = sorted({one.host for one in members if one.host is not None})
     within = sorted({one.runs_within for one in members if one.runs_within is not None})
+    clusters = [one.members for one in members if one.members]
     words = [word for one in members for word in one.apart]
     twice = sorted({word for word in words if words.count(word) > 1}) if words else []
     disks: dict[str, int] = {}
@@ -58,6 +60,7 @@ def _bundle(members: t.Sequence[Guest]) -> Bundle:
         devices=tuple(sorted(device for one in members for device in one.devices)),
         versions=tuple(sorted({each for one in members for each in one.versions})),
         runs_within=within[0] if within else None,
+        members=functools.reduce(frozenset.intersection, clusters) if clusters else frozenset(),
         **every,
     )
     conflicts = (

@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement import plan
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import bundles
 
-__all__ = ["refusals", "unsurvived", "with_guests"]
+__all__ = ["homeless_of_cluster", "refusals", "unsurvived", "with_guests"]
 
 Going = t.Sequence[tuple[Guest, str]]  # guests, and the hosts that they are to be on
 
@@ -43,6 +43,20 @@ def unsurvived(hosts: t.Sequence[Host], policy: Policy, losses: int) -> str | No
     """The first loss of that many units that leaves a guest without a host, in words; None if there is none."""
     found = ((loss, _homeless(hosts, loss, policy)) for loss in _losses(hosts, losses))
     return next((loss.text(homeless) for loss, homeless in found if homeless), None)
+
+
+def homeless_of_cluster(hosts: t.Sequence[Host], policy: Policy) -> dict[str, list[str]]:
+    """By host, names of the guests that its cluster would start elsewhere when it dies, and for which no other member
+    has room; only hosts with such guests.
+    """
+    found = {}
+    for host in hosts:
+        its = dataclasses.replace(host, residents=tuple(guest for guest in host.residents if guest.members))
+        others = [other for other in hosts if other.name != host.name]
+        homeless = _homeless([its, *others], _Loss([host.name], frozenset({host.name})), policy)
+        if homeless:
+            found[host.name] = [guest.name for guest in homeless]
+    return found
 
 
 def refusals(hosts: t.Sequence[Host], placed: Going, policy: Policy, losses: int) -> dict[str, str]:

@@ -120,6 +120,14 @@ def _migrates(load: Load, guest: Guest) -> Reason | None:
     return reason, f"{reason}, and the guest runs"
 
 
+def _member(load: Load, guest: Guest) -> Reason | None:
+    """Refuses hosts on which the cluster that runs a guest would not see it."""
+    if not guest.members or load.host.name in guest.members:
+        return None
+    reason = "is no member of the cluster that runs it"
+    return reason, f"{reason} (members: {', '.join(sorted(guest.members))})"
+
+
 def _asked(load: Load, guest: Guest) -> Reason | None:
     """Refuses hosts that have answered that they cannot take the guest."""
     why = dict(guest.refused).get(load.host.name)
@@ -162,8 +170,8 @@ def _against_all(load: Load, bundle: Bundle) -> Reason | None:
 
 Rule = t.Callable[[Load, Guest], "Reason | None"]
 # What a host refuses whoever is put on it, and the fields of a guest that those rules look at.
-FIXED: tuple[Rule, ...] = (_offers, _versions, _migrates)
-FIXED_FIELDS = (*(field for field, _words in _OFFERED), "versions", "runs_within", "host")
+FIXED: tuple[Rule, ...] = (_offers, _versions, _migrates, _member)
+FIXED_FIELDS = (*(field for field, _words in _OFFERED), "versions", "runs_within", "members", "host")
 # What few guests ask for, by the field that asks.
 _OF_FEW: tuple[tuple[str, Rule], ...] = (
     ("refused", _asked),

@@ -140,7 +140,15 @@ def policy(options: t.Mapping[str, t.Any], *others: str) -> model_placement.Poli
 def usable(results: t.Mapping[str, t.Any]) -> dict[str, Info]:
     """Reports by host; hosts that were not reached are left out."""
     reported = {name: found.get("host") for name, found in sorted(results.items()) if isinstance(found, dict)}
-    return {name: info for name, info in reported.items() if isinstance(info, dict)}
+    return {name: _with_members(info) for name, info in reported.items() if isinstance(info, dict)}
+
+
+def _with_members(info: Info) -> Info:
+    """The report with the members of the host's cluster in each guest that it runs."""
+    if not info.get("members"):
+        return info
+    guests = [{**one, "members": info["members"] if one.get("resource") else []} for one in info["guests"]]
+    return {**info, "guests": guests}
 
 
 def unsettled(infos: t.Mapping[str, Info]) -> list[dict[str, t.Any]]:
@@ -260,6 +268,7 @@ def guest(found: Info, counting: Counting | None = None, *, host_name: str | Non
         devices=tuple(found.get("devices") or ()),
         versions=versions(found["tags"]),
         runs_within=within,
+        members=frozenset(found.get("members") or ()),
     )
 
 

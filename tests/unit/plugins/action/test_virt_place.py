@@ -184,6 +184,31 @@ def test_guests_that_are_off_may_stay(running_only: bool, moves: list[str], stay
     assert sorted(item.guest for item in placed) == sorted({*moves, *stays} - {"begun"})
 
 
+def test_protected_guests_without_room_after_the_loss_of_their_host_are_told() -> None:
+    """Those that Pacemaker runs, and new ones on a member of a cluster; a host that is no member has no room for them."""
+    guest = {**found("db1", "running", 6000), "tags": [], "bridges": [], "pools": [], "resource": "guest-db1"}
+    plain = {**guest, "name": "plain", "uuid": "plain", "resource": ""}
+    member = {**HOST, "members": ["h1", "h2"]}
+
+    def warnings(memory_mib: int, *, leave: bool = False, **ha: str) -> list[str]:
+        used = {"memory_used_mib": memory_mib, "vcpus_used": 4}
+        full = {**member, **used, "guests": [{**plain, "memory_mib": memory_mib}]}
+        first = {**member, "memory_used_mib": 6000, "vcpus_used": 2, "guests": [guest]}
+        hosts = {"h1": {"host": first}, "h2": {"host": full}, "h3": {"host": HOST}}
+        new = {"name": "web1", "vcpus": 1, "memory": "1GiB", "host": "h2", "ha": ha}
+        options = {**OPTIONS, "hosts": hosts, "guests": [new], "leave": ["h3"] if leave else []}
+        asked = virt_place._Asked.of(options, [[]], reported_hosts.Counting.of({}, None))
+        return list(virt_place._homeless_warnings(asked, options, virt_place._placed(asked, options, {})))
+
+    assert warnings(1000) == []
+    (told,) = warnings(4000)
+    assert told.startswith("after the loss of h1, the other members") and told.endswith(
+        "1 of its protected guests: db1"
+    )
+    assert warnings(4000, leave=True) == []
+    assert [line.split(",")[0] for line in warnings(1200, mode="restart")] == ["after the loss of h1"]
+
+
 def test_a_path_is_no_image() -> None:
     guests: list[dict[str, t.Any]] = [
         {"name": "web1", "image": "/root/a.qcow2"},

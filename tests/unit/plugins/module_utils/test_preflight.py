@@ -7,6 +7,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DiskMove,
@@ -16,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     Pool,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_preflight import findings
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_preflight import check, findings, outsider
 
 SOURCE = MigrationHost(
     "hyper1", "1111", "x86_64", 9_000_000, 7_002_022, 4000, "<cpu/>", ("pc-q35-7.2",), ("qemu", "kvm"), {}
@@ -34,6 +35,30 @@ MOVE = Move("web1", "aaaa", "hyper2", "qemu+tls://hyper2/system", disks=(DISK,))
 
 def test_nothing_speaks_against_a_good_move() -> None:
     assert findings(MOVE, GUEST, SOURCE, DEST) == []
+
+
+MEMBERS = {"hyper1": ["10.0.0.1"], "hyper2": ["10.0.0.2", "fd00::2"]}
+
+
+@pytest.mark.parametrize(
+    ("known_as", "refused"),
+    [
+        ({"hyper2", "hyper2.example.com"}, False),
+        ({"10.0.0.2"}, False),
+        ({"fd00::2", "elsewhere"}, False),
+        ({"hyper9", "10.0.0.9"}, True),
+        ({"hyper"}, True),
+    ],
+)
+def test_a_guest_of_pacemaker_stays_in_its_cluster(known_as: set[str], refused: bool) -> None:
+    """A member is known by its name, or by an address; another host is refused, with the members and both ways out."""
+    why = outsider("guest-web1", "hyper9", known_as, MEMBERS)
+    assert (why is not None) == refused
+    if refused:
+        with pytest.raises(
+            Refused, match=r"guest-web1.*hyper9.*members: hyper1, hyper2\).*choose a member.*ha: \{mode: none\}"
+        ):
+            check(MOVE, GUEST, SOURCE, DEST, outsider=why)
 
 
 CASES: dict[str, tuple[dict[str, t.Any], ...]] = {

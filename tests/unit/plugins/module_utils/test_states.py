@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_states
-from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
+from ansible_collections.corral.virt.plugins.module_utils._host import files_members, files_protection
 
 
 class _Libvirt:
@@ -51,6 +51,16 @@ def test_a_guest_is_protected_if_its_definition_is_kept(monkeypatch: pytest.Monk
 def refuse(*_file: t.Any, **_how: t.Any) -> t.NoReturn:
     """What root never meets."""
     raise PermissionError
+
+
+def test_the_members_of_a_cluster_are_those_of_corosync(tmp_path: Path) -> None:
+    path = tmp_path / "corosync.conf"
+    assert files_members.members(str(path)) == {}
+    nodes = (
+        "node {\n\t\tname: a.b\n\t\tring0_addr: 10.0.0.1\n\t\tring1_addr: fd00::1\n\t}\n\tnode {\n\t\tname: c\n\t}\n"
+    )
+    path.write_text(f"totem {{\n\tcluster_name: x\n}}\nnodelist {{\n\t{nodes}}}\nquorum {{\n\tname: no\n}}\n")
+    assert files_members.members(str(path)) == {"a.b": ["10.0.0.1", "fd00::1"], "c": []}
 
 
 def test_what_a_host_notes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

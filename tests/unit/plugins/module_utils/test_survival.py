@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_loss import (
+    homeless_of_cluster,
     refusals,
     unsurvived,
     with_guests,
@@ -49,6 +50,22 @@ def host(name: str, *residents: int, memory_mib: int = 10, domain: str = "", **m
 def test_losses(hosts: list[Host], losses: int, words: str) -> None:
     found = unsurvived(hosts, ROOMY, losses)
     assert (found or "").startswith(words) and bool(found) == bool(words)
+
+
+def test_room_on_other_members_for_the_protected_guests_of_one_that_dies() -> None:
+    """A host that is no member has none for them, and other guests do not count."""
+    cluster = frozenset({"a", "b"})
+
+    def member(name: str, *sizes: int) -> Host:
+        found = host(name, *sizes)
+        return dataclasses.replace(
+            found, residents=tuple(dataclasses.replace(one, members=cluster) for one in found.residents)
+        )
+
+    assert homeless_of_cluster([member("a", 5), member("b", 5)], ROOMY) == {}
+    assert homeless_of_cluster([member("a", 6, 2), member("b", 5), host("c")], ROOMY) == {"a": ["a0"], "b": ["b0"]}
+    assert homeless_of_cluster([host("a", 6, 2), member("b", 2)], ROOMY) == {}
+    assert homeless_of_cluster([host("a", 6, 3), member("b", 2)], ROOMY) == {"b": ["b0"]}
 
 
 def test_guests_that_end_with_their_host_take_no_room() -> None:

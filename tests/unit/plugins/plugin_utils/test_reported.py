@@ -51,6 +51,17 @@ INFO: dict[str, t.Any] = {
 }  # fmt: skip
 
 
+def test_a_guest_that_pacemaker_runs_knows_the_members_of_its_cluster() -> None:
+    guests = [{**found("web1", "running"), "resource": "guest-web1"}, {**found("web2", "running"), "resource": ""}]
+    reported = {
+        "hyper1": {"host": {**INFO, "members": ["hyper1", "hyper2"], "guests": guests}},
+        "hyper2": {"host": INFO},
+    }
+    infos = reported_hosts.usable(reported)
+    members = {one["name"]: reported_hosts.guest(one).members for info in infos.values() for one in info["guests"]}
+    assert members.pop("web1") == {"hyper1", "hyper2"} and not any(members.values())
+
+
 def test_memory_of_a_guest_that_starts_with_its_host_is_not_promised_twice() -> None:
     host = reported_hosts.host("hyper1", INFO)
     assert (host.vcpus_used, host.memory_used_mib) == (6, 3072)
