@@ -232,6 +232,33 @@ def test_a_guest_is_a_resource_while_it_is_protected() -> None:
     assert shown().endswith(f"Started {host}")
 
 
+def test_a_protected_guest_that_is_purged_is_started_by_nobody() -> None:
+    """Also if the run is killed while it waits for the guest: the next one ends it."""
+    LAB.module("corral.virt.virt_pool", name="shared", type="dir", path=SHARED)
+    disk = {"name": "system", "size": "8MiB", "format": "raw", "pool": "shared", "cache": "none"}
+    guest = {"name": "h", "memory": "32MiB", "vcpus": 1, "disks": [disk], "ha": {"mode": "restart"}, "state": "running"}
+    LAB.module("corral.virt.virt_domain", **guest)
+    on1("systemctl start corral-keep; crm_resource --wait")
+    assert '"guest-h"' in on1("cibadmin --query --scope resources")
+    uuid = on1("virsh domuuid h")
+    purge = ("ansible-playbook", *LAB.ask_nobody, "corral.virt.purge", "-e", "guest=h", "-e", "confirm=1")
+    run = LAB.start(*purge)
+    until(lambda: "guest-h-held" in on1("cibadmin --query"), 60)
+    on1("pkill -9 -f [v]irt_domains")
+    run.communicate(timeout=60)
+    assert on1("virsh domstate h") == "running"
+    told = LAB.run(*purge, "-e", "wait_timeout=1")
+    assert "have Pacemaker forget h (guest-h)" in told
+    on1("systemctl start corral-keep; crm_resource --wait")
+    for host in HOSTS:
+        LAB.on(host, "systemctl start corral-keep")
+        assert "h" not in LAB.on(host, "virsh list --all --name").split()
+    seen = on1(
+        f"crm_mon --one-shot --inactive; cibadmin --query; ls {SHARED}; cat {SHARED}/.corral/guests/{uuid}/owner"
+    )
+    assert "guest-h" not in seen and "h-system" not in seen and "no longer defined on hyper1" in seen
+
+
 def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:
     (host,) = where()
     leaves = LAB.folder / f"inventory/host_vars/{host}/cluster.yml"

@@ -96,8 +96,8 @@ def uses_ports(move: Move) -> bool:
 def outsider(
     resource: str, dest: str, known_as: t.Collection[str], members: t.Mapping[str, t.Collection[str]]
 ) -> str | None:
-    """Why a guest that Pacemaker runs as `resource` must not go to the host that is `known_as` these names and addresses;
-    None if that is one of the `members`, which have addresses.
+    """Why a guest that Pacemaker runs as `resource` must not go to the host `known_as` these names and addresses; None
+    if that is one of the `members`, which have addresses.
     """
     if any(not {name, *addresses}.isdisjoint(known_as) for name, addresses in members.items()):
         return None

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Entrust, Resource
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["PacemakerHold", "resource"]
+__all__ = ["PacemakerHold", "others", "resource"]
 
 MEMBER = "/etc/corosync/corosync.conf"
 PROGRAM = "/usr/local/sbin/corral-cluster"  # the role installs it
@@ -41,6 +41,12 @@ def _resources() -> dict[str, Resource]:
     return {one.uuid: one for one in (Resource(**json.loads(line)) for line in lines)}
 
 
+def others() -> list[str]:
+    """The other members that this host's Pacemaker sees; raises Failed if it does not run."""
+    here = command.run("crm_node", "--name").strip()
+    return sorted({*command.run("crm_node", "--partition").split()} - {here})
+
+
 class PacemakerHold:
     """While it is entered, Pacemaker does nothing with a resource; then all members look where the guest runs.
 
@@ -52,7 +58,7 @@ class PacemakerHold:
         self._program: subprocess.Popen[str] | None = None
 
     def entrust(self, step: Entrust) -> None:
-        """Have Pacemaker keep the guest Started or Stopped from the end of the hold on."""
+        """Have Pacemaker keep the guest Started or Stopped from the end of the hold on, or forget it (Removed)."""
         self._role = step.role
 
     def __enter__(self) -> PacemakerHold:

@@ -140,20 +140,30 @@ _ROLES = {
     "rebooted": "Started",
     "shutdown": "Stopped",
     "destroyed": "Stopped",
+    "absent": "Removed",
 }
 _HELD = (plan_power_steps.Start, plan_power_steps.Shutdown, plan_power_steps.Destroy, plan_power_steps.Entrust)
 
 P = t.TypeVar("P", bound="step.Plan[t.Any]")
 
 
-def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None) -> P:
-    """The plan for a guest that may be a resource of Pacemaker: that keeps it in the state; raises Refused."""
+def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None, *, elsewhere: t.Sequence[str] = ()) -> P:
+    """The plan for a guest that may be a resource of Pacemaker: that keeps it in the state, or forgets it.
+
+    Raises Refused for a guest to be removed that the role would have started again, or that may run `elsewhere`: on
+    these members.
+    """
     if resource is None:
         return plan
-    if wanted.state == "absent":
+    if wanted.state == "absent" and resource.listed:
         raise Refused(
-            f"cannot remove {wanted.name}: Pacemaker runs it as {resource.name}; end its protection (virt_domain with "
-            "ha: {{mode: none}}, or cluster_guests and the role corral.virt.cluster), and run again a minute later"
+            f"cannot remove {wanted.name}: cluster_guests lists it, and the role corral.virt.cluster would have it "
+            "started again; remove it there, run the role, and run this again"
+        )
+    if elsewhere:
+        raise Refused(
+            f"cannot remove {wanted.name}: Pacemaker runs it as {resource.name}, it is off here, and "
+            f"{', and '.join(elsewhere)}; remove it on the host that runs it"
         )
     role = _ROLES.get(wanted.state, resource.role)
     if role == resource.role:

@@ -227,16 +227,19 @@ class Resource:
     name: str  # of the resource
     uuid: str  # of the guest
     role: str  # Started or Stopped: what Pacemaker keeps it
+    listed: bool = False  # the role cluster is told to have it (cluster_guests)
 
 
 @dataclasses.dataclass(frozen=True)
 class Entrust(GuestStep):
-    """Have Pacemaker keep the guest running or off from now on."""
+    """Have Pacemaker keep the guest running or off from now on, or forget it."""
 
     resource: str
-    role: str  # Started or Stopped
+    role: str  # Started, Stopped or Removed
 
     def __str__(self) -> str:
+        if self.role == "Removed":
+            return f"have Pacemaker forget {self.guest} ({self.resource})"
         return f"have Pacemaker keep {self.guest} {'running' if self.role == 'Started' else 'off'} ({self.resource})"
 
 

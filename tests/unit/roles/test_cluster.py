@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import typing as t
@@ -277,6 +278,54 @@ def test_a_guest_that_leaves_is_let_go_with_what_names_it(tmp_path: Path) -> Non
     assert applied(cib, settings) == ["delete mine", "delete guest-web1", "forget guest-web1"]
     assert [each.get("id") for each in status] == ["theirs"]
     assert applied(cib, settings) == []
+
+
+def test_a_guest_that_is_removed_is_forgotten_with_what_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the end of its hold: not after an hour, nor by the next run of the role."""
+    cib = ET.fromstring(EMPTY)
+    words = "<corral:ha><corral:apart>web</corral:apart></corral:ha>"
+    guests = [kept(tmp_path, name, words) for name in ("web1", "web2")]
+    applied(cib, {**NOTHING, "fencing": {"a": IPMI}, "guests": guests})
+    done: list[str] = []
+
+    def run(*command: str, given: str | None = None, **_how: object) -> subprocess.CompletedProcess[str]:
+        done.append(f"{' '.join(command[3:4] if '--delete' in command else command)} {given or ''}".strip())
+        return subprocess.CompletedProcess(command, 0, ET.tostring(cib, encoding="unicode"), "")
+
+    monkeypatch.setattr(PROGRAM, "run", run)
+    reads, writes = os.pipe()
+    os.write(writes, b"Removed\n")
+    with os.fdopen(reads) as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert PROGRAM.main(["hold", guests[0]["uuid"]]) == 0
+    os.close(writes)
+    rule = '<rsc_colocation id="corral-rule-guest-web2.without.guest-web1"/>'
+    assert done[-5:] == [
+        "cibadmin --query",
+        f"--delete {rule}",
+        '--delete <primitive id="guest-web1"/>',
+        "crm_resource --refresh --resource guest-web1",
+        "systemctl start --no-block corral-keep.service",
+    ]
+
+
+def test_guests_are_shown_with_whether_the_role_lists_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cib = ET.fromstring(EMPTY)
+    guests = [kept(tmp_path, name, "<corral:ha/>") for name in ("web1", "web2")]
+    applied(cib, {**NOTHING, "fencing": {"a": IPMI}, "guests": guests})
+    (tmp_path / "cib").write_text(ET.tostring(cib, encoding="unicode"))
+    monkeypatch.setattr(PROGRAM, "CIB", tmp_path / "cib")
+    monkeypatch.setattr(PROGRAM, "SETTINGS", tmp_path / "settings")
+    shown: list[list[bool]] = []
+    for listed in (None, guests[:1]):
+        (tmp_path / "settings").write_text(json.dumps({"guests": listed}))
+        PROGRAM.main(["guests"])
+        shown.append([json.loads(line)["listed"] for line in capsys.readouterr().out.splitlines()])
+    assert shown == [[False, False], [True, False]]
 
 
 def test_a_renamed_guest_keeps_its_resource(tmp_path: Path) -> None:

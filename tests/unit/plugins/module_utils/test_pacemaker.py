@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import types
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -45,11 +48,57 @@ def test_pacemaker_is_to_keep_the_state(state: str, role: str, entrusts: str) ->
     assert plan.steps[:1] == before.steps and bool(plan.changes) == bool(entrusts)
 
 
-def test_a_guest_of_pacemaker_is_not_removed() -> None:
-    plan, gone = Plan((Destroy("web1"),)), GuestSpec("web1", state="absent")
-    assert plan_power.entrusted(plan, gone, None) is plan
-    with pytest.raises(Refused, match=r"Pacemaker runs it as guest-web1; end its protection"):
-        plan_power.entrusted(plan, gone, RESOURCE)
+GONE = GuestSpec("web1", state="absent")
+
+
+def test_pacemaker_forgets_a_guest_that_is_removed() -> None:
+    plan = Plan((Destroy("web1"),))
+    assert plan_power.entrusted(plan, GONE, None) is plan
+    removal = plan_power.entrusted(plan, GONE, RESOURCE)
+    assert [str(step) for step in removal.steps] == ["destroy web1", "have Pacemaker forget web1 (guest-web1)"]
+    listed = Resource("guest-web1", UUID, "Stopped", listed=True)
+    with pytest.raises(Refused, match=r"cannot remove web1: cluster_guests lists it.*remove it there, run the role"):
+        plan_power.entrusted(plan, GONE, listed)
+    assert plan_power.entrusted(plan, GuestSpec("web1", state="shutdown"), listed) is plan
+
+
+@pytest.mark.parametrize(
+    ("there", "steps", "refused"),
+    [
+        ("running", [], r"it is off here, and hyper2 has it running; remove it on the host that runs it"),
+        ("silent", [], r"hyper2 does not say whether it runs there: no answer; mend it; remove it"),
+        ("shutdown", [], None),
+        ("unknown to it", [], None),
+        ("silent", [Destroy("web1")], None),
+    ],
+)
+def test_a_guest_that_another_member_may_run_is_not_removed(
+    there: str, steps: list[GuestStep], refused: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that runs here runs nowhere else, and nobody is asked."""
+    asked: list[str] = []
+
+    @contextlib.contextmanager
+    def opened(uri: str) -> t.Iterator[str]:
+        asked.append(uri)
+        if there == "silent":
+            raise Failed("no answer; mend it")
+        yield uri
+
+    def of_all(_uri: str) -> list[tuple[types.SimpleNamespace, str]]:
+        found = UUID if there != "unknown to it" else UUID.replace("2", "3")
+        return [(types.SimpleNamespace(UUIDString=lambda: found), there)]
+
+    monkeypatch.setattr(files_pacemaker, "others", lambda: ["hyper2"])
+    monkeypatch.setattr(run_pacemaker, "opened", opened)
+    monkeypatch.setattr(run_pacemaker.states, "of_all", of_all)
+    if refused:
+        with pytest.raises(Refused, match=refused):
+            run_pacemaker.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
+    else:
+        plan = run_pacemaker.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
+        assert plan.steps[-1] == Entrust("web1", "guest-web1", "Removed")
+    assert asked == ([] if steps else ["qemu+tls://hyper2/system"])
 
 
 @pytest.fixture
