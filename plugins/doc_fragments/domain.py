@@ -85,7 +85,8 @@ ha:
     comes back must not start a guest that runs elsewhere.
 ha.mode: V(restart) protects the guest; V(none) removes the protection and all options below. Required with them.
 ha.priority: Guests with a higher priority start first. Without it, V(0).
-ha.group: Word for guests that belong together. Recorded only.
+ha.group: Word that reports show with the guest (playbook C(query)). It decides nothing; O(ha.colocate) and O(ha.apart)
+  do.
 ha.max_restarts: Most restarts on one host, then Pacemaker (P(corral.virt.cluster#role)) moves the guest to another one.
   Without it, there is no limit. C(recover) starts a guest once.
 ha.colocate: Words; guests with the same word that C(recover) places at once get one host. In a cluster with Pacemaker,

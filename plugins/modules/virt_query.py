@@ -89,8 +89,8 @@ domains:
       sample: {age_s: 7200, proven_age_s: 172800, every_s: 86400, proven_every_s: 604800, late: false}
     ha:
       description:
-        - C(mode) and C(priority) of O(corral.virt.virt_domain#module:ha), with which another host runs the guest when
-          its host is dead. V(null) for a guest that is not protected.
+        - C(mode), C(priority) and C(group) of O(corral.virt.virt_domain#module:ha), with which another host runs the
+          guest when its host is dead. V(null) for a guest that is not protected.
         - C(kept) is what C(corral-keep) has noted on the host, and null if its definition is not kept, or with a remote
           connection; the C(directory) of the definition; its C(owner), the only host that may start it; the
           C(resource) of Pacemaker, empty if the playbook recover starts it; why it is not kept, or must not be here
@@ -100,6 +100,7 @@ domains:
       sample:
         mode: restart
         priority: 100
+        group: shop
         kept:
           directory: /srv/vms
           owner: hyper1 since 2026-11-30T07:00:00Z (recovered from hyper2)

@@ -35,6 +35,7 @@ WEB1: dict[str, t.Any] = {
     "ha": {
         "mode": "restart",
         "priority": 100,
+        "group": "shop",
         "kept": {
             "directory": "/srv/vms",
             "owner": "hyper1 since 2026-11-30T07:00:00Z (recovered from hyper2)",

@@ -66,7 +66,7 @@ def backup(root: t.Any) -> dict[str, t.Any]:
 
 
 def protection(root: t.Any, kept: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
-    """How another host runs a guest when its host is dead, the priority, and what the host notes of it.
+    """How another host runs a guest when its host is dead, the priority, the group, and what the host notes of it.
 
     None for a guest that is not protected.
     """
@@ -77,6 +77,7 @@ def protection(root: t.Any, kept: t.Mapping[str, t.Any]) -> dict[str, t.Any] | N
     return {
         "mode": found.get("mode", "restart"),
         "priority": int(priority) if priority.isdecimal() else 0,
+        "group": found.get("group", ""),
         "kept": kept.get(root.findtext("uuid")),
     }
 

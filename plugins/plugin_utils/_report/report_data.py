@@ -180,8 +180,14 @@ def _guest(item: Told) -> dict[str, t.Any]:
         "tags": _texts(item.get("tags")),
         "snapshots": {name: _number((item.get("snapshots") or {}).get(name)) for name in ("count", "oldest_age_s")},
         "backup": {**{name: _number(backup.get(name)) for name in _BACKUP}, "late": bool(backup.get("late"))},
-        "ha": ha and {"mode": str(ha.get("mode")), "priority": _number(ha.get("priority")), **_kept(ha.get("kept"))},
+        "ha": ha and _protection(ha),
     }
+
+
+def _protection(ha: Told) -> dict[str, t.Any]:
+    """How another host runs a guest when its host is dead."""
+    words = {"mode": str(ha.get("mode")), "priority": _number(ha.get("priority")), "group": _text(ha.get("group"))}
+    return {**words, **_kept(ha.get("kept"))}
 
 
 def _kept(kept: Told | None) -> dict[str, t.Any]:

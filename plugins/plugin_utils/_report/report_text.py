@@ -96,7 +96,8 @@ def _protection(uuid: str, ha: t.Mapping[str, t.Any], kept: t.Mapping[str, t.Any
     if kept:
         by = f"by Pacemaker ({kept['resource']})" if kept["resource"] else "by playbook recover"
         by = f"but {kept['problem']}" if kept["problem"] else by
-    yield f"  Protected: {ha['mode']}, priority {ha['priority']}, {by}"
+    group = f"group {ha['group']}, " if ha.get("group") else ""
+    yield f"  Protected: {ha['mode']}, priority {ha['priority']}, {group}{by}"
     if kept and kept["directory"]:
         yield f"    Kept in: {kept['directory']}/.corral/guests/{uuid}"
         yield f"    Owner: {kept['owner']}"

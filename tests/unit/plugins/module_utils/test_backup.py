@@ -749,8 +749,11 @@ def test_durations() -> None:
     ("record", "told"),
     [
         ("", None),
-        ("<c:ha mode='restart'/>", {"mode": "restart", "priority": 0, "kept": "noted"}),
-        ("<c:ha mode='restart' priority='100'/>", {"mode": "restart", "priority": 100, "kept": "noted"}),
+        ("<c:ha mode='restart'/>", {"mode": "restart", "priority": 0, "group": "", "kept": "noted"}),
+        (
+            "<c:ha mode='restart' priority='100' group='shop'/>",
+            {"mode": "restart", "priority": 100, "group": "shop", "kept": "noted"},
+        ),
     ],
 )
 def test_a_guest_tells_whether_it_is_protected(record: str, told: object) -> None:
