@@ -236,7 +236,15 @@ def test_a_protected_guest_that_is_purged_is_started_by_nobody() -> None:
     """Also if the run is killed while it waits for the guest: the next one ends it."""
     LAB.module("corral.virt.virt_pool", name="shared", type="dir", path=SHARED)
     disk = {"name": "system", "size": "8MiB", "format": "raw", "pool": "shared", "cache": "none"}
-    guest = {"name": "h", "memory": "32MiB", "vcpus": 1, "disks": [disk], "ha": {"mode": "restart"}, "state": "running"}
+    guest = {
+        "name": "h",
+        "memory": "32MiB",
+        "vcpus": 1,
+        "interfaces": [],
+        "disks": [disk],
+        "ha": {"mode": "restart"},
+        "state": "running",
+    }
     LAB.module("corral.virt.virt_domain", **guest)
     on1("systemctl start corral-keep; crm_resource --wait")
     assert '"guest-h"' in on1("cibadmin --query --scope resources")
@@ -244,7 +252,7 @@ def test_a_protected_guest_that_is_purged_is_started_by_nobody() -> None:
     purge = ("ansible-playbook", *LAB.ask_nobody, "corral.virt.purge", "-e", "guest=h", "-e", "confirm=1")
     run = LAB.start(*purge)
     until(lambda: "guest-h-held" in on1("cibadmin --query"), 60)
-    on1("pkill -9 -f [v]irt_domains")
+    on1("kill -9 $(ps -o ppid= -p $(pgrep -of 'corral-cluster hold'))")
     run.communicate(timeout=60)
     assert on1("virsh domstate h") == "running"
     told = LAB.run(*purge, "-e", "wait_timeout=1")
