@@ -2,9 +2,9 @@
 build/cluster.json. Usage: cluster.py [REGULAR EXPRESSION OF NAMES]
 
 CLUSTER_DEATHS=20: so many deaths of hosts instead. CLUSTER_MINUTES=60 SEED=1: the same faults at random, one after the
-other, for so long.
+other, for so long. CLUSTER_MEMBERS=4: cases of four members, and with CLUSTER_DEVICE=1 of those with a quorum device.
 
-The storage is a Gluster volume of a fourth host, which is no member. A guest is judged by its QEMU processes, seen from
+The storage is a Gluster volume of one more host, which is no member, and may be the quorum device. A guest is judged by its QEMU processes, seen from
 outside at short intervals, by what their virtual CPU does, and by the sectors that it has written. Never by Pacemaker.
 """
 
@@ -37,7 +37,8 @@ from ansible_collections.corral.virt.tests.tools.beside import Beside
 
 LAB = os.environ.get("CORRAL_LAB_KEPT") or "deaths"
 REPORT = ROOT / "build/cluster.json"
-MEMBERS, STORE = ("hyper1", "hyper2", "hyper3"), "hyper4"
+COUNT, DEVICE = int(os.environ.get("CLUSTER_MEMBERS") or 3), bool(os.environ.get("CLUSTER_DEVICE"))
+MEMBERS, STORE = tuple(f"hyper{number}" for number in range(1, COUNT + 1)), f"hyper{COUNT + 1}"
 SHARED, BRICK = "/srv/shared", "/srv/brick"
 PORT = "8765"
 TOKEN_MS = 5000
@@ -476,11 +477,7 @@ def drained(
     """The playbook moves the guests, and meanwhile its host or another one is hurt."""
 
     def do(scene: Scene, host: str) -> None:
-        members = scene.lab.folder / "members.yml"
-        members.write_text(yaml.safe_dump({"members": {"hosts": dict.fromkeys(MEMBERS)}}))
-        books = ("-i", str(members), "playbooks/drain.yml", "-e", "virt_group=members", "-e", f"host={host}")
-        command = ["ansible-playbook", *scene.lab.ask_nobody, *books]
-        run = scene.lab.start(*command)
+        run = book(scene, "drain", f"host={host}")
         scene.undo.callback(_undrained, scene, host, run)
         time.sleep(after_s)
         then(scene, scene.others(host)[0] if target else host)
@@ -488,9 +485,181 @@ def drained(
     return do
 
 
+def book(scene: Scene, name: str, *options: str, hosts: t.Sequence[str] = MEMBERS) -> subprocess.Popen[str]:
+    """A playbook of the collection, for members."""
+    members = scene.lab.folder / "members.yml"
+    members.write_text(yaml.safe_dump({"members": {"hosts": dict.fromkeys(hosts)}}))
+    given = [word for option in ("virt_group=members", *options) for word in ("-e", option)]
+    return scene.lab.start(
+        "ansible-playbook", *scene.lab.ask_nobody, "-i", str(members), f"playbooks/{name}.yml", *given
+    )
+
+
+def tell(scene: Scene, run: subprocess.Popen[str]) -> None:
+    """Wait for a playbook, and note what a user sees of its failures."""
+    said = run.communicate(timeout=600)[0]
+    lines = [line.strip() for line in said.splitlines() if re.search("fatal|msg: |UNREACHABLE!", line)][:4]
+    scene.told += [f"{'playbook' if line.startswith('fatal') else ''} {line}".strip()[:300] for line in lines]
+
+
+def target_dies(name: str, *options: str) -> t.Callable[[Scene, str], None]:
+    """While a playbook moves a guest, the host to which it moves is killed."""
+
+    def do(scene: Scene, host: str) -> None:
+        to = scene.others(host)[0]
+        if name == "rebalance":  # two guests on one host, of two
+            tell(scene, book(scene, "migrate", "guest=g2", f"to={host}"))
+        hosts = (host, to) if name == "rebalance" else MEMBERS
+        run = book(scene, name, *(option.format(to=to) for option in options), hosts=hosts)
+        scene.undo.callback(tell, scene, run)
+        homes = {guest: {*scene.watch.alive[guest]} for guest in GUESTS}
+
+        def arriving() -> set[str]:
+            return {there for guest, home in homes.items() for there in {*scene.watch.alive[guest]} - home}
+
+        if not until(arriving, 60, every_s=0.05):
+            raise Violation(f"{name} moves no guest: {scene.told}")
+        killed(scene, arriving().pop())
+
+    return do
+
+
+def updated(then: t.Callable[[Scene, str, subprocess.Popen[str]], None]) -> t.Callable[[Scene, str], None]:
+    """Its host and the next one are updated; something happens when the first is drained. The same command ends it."""
+
+    def do(scene: Scene, host: str) -> None:
+        command = ("rolling_update", f"host={host},{scene.others(host)[0]}", "reboot=never")
+        run = book(scene, *command)
+        scene.undo.callback(_updated_again, scene, command)
+        scene.undo.callback(switched_on, scene.lab, host)
+        scene.undo.callback(tell, scene, run)
+        drained = f"crm_attribute --node {host} --name standby --query --quiet --default off"
+        if not until(lambda: scene.ask(drained, scene.hosts[scene.others(host)[0]]) == "on", 120, every_s=0.2):
+            raise Violation(f"{host} is not drained")
+        then(scene, host, run)
+
+    return do
+
+
+def _updated_again(scene: Scene, command: tuple[str, ...]) -> None:
+    until(lambda: not scene.whole(guests=False).replace("standby", ""), WHOLE_S, every_s=2)
+    run = book(scene, *command)
+    said = run.communicate(timeout=900)[0]
+    scene.told.append(f"the same command again: exit code {run.returncode}")
+    if run.returncode:
+        raise Violation(f"the same command fails: {said[-1500:]}")
+
+
+def controller_killed(_scene: Scene, _host: str, run: subprocess.Popen[str]) -> None:
+    """Ansible is, with all that it has started here."""
+    os.killpg(run.pid, signal.SIGKILL)
+
+
+def packages_fail(scene: Scene, host: str, _run: subprocess.Popen[str]) -> None:
+    """The host has no valid list of packages."""
+    broken = "/etc/apt/sources.list.d/broken.list"
+    scene.hosts[host].run(f"echo broken >{broken}")
+    scene.undo.callback(scene.hosts[host].run, f"rm -f {broken}")
+
+
+def dies_updated(scene: Scene, host: str, _run: subprocess.Popen[str]) -> None:
+    """It is killed."""
+    killed(scene, host)
+
+
+def split(how: str = "works") -> t.Callable[[Scene, str], None]:
+    """Its host and the next one on one side, the others on the other one; all fence devices behave like that."""
+
+    def do(scene: Scene, host: str) -> None:
+        side = [host, *scene.others(host)[: COUNT // 2 - 1]]
+        rest = ", ".join(scene.hosts[name].address for name in MEMBERS if name not in side)
+        for name in MEMBERS if how != "works" else ():
+            scene.device(name, how)
+        for name in side:
+            scene.hurt.add(name)
+            scene.drop(name, f"input ip saddr {{ {rest} }}", f"output ip daddr {{ {rest} }}")
+
+    return do
+
+
+# The clock of a host is this machine's. Its programs see another one by libfaketime, all but the monotonic one, as when it is set.
+FAKED = "/run/faketime"
+FAKE = {
+    "LD_PRELOAD": "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+    "FAKETIME_TIMESTAMP_FILE": FAKED,
+    "FAKETIME_NO_CACHE": "1",
+    "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+}
+SEEN = " ".join(f"{name}={value}" for name, value in FAKE.items())
+
+
+def faked(scene: Scene) -> None:
+    """Have corosync, Pacemaker, libvirt and corral-keep of all members see the clock of a file."""
+    if all(
+        "faketime" in scene.ask("cat /etc/systemd/system.conf.d/faketime.conf", scene.hosts[name]) for name in MEMBERS
+    ):
+        return
+    first = scene.hosts[MEMBERS[0]]
+    first.run("crm_attribute --name maintenance-mode --update true")
+    for verb in ("stop", "start"):
+        for name in MEMBERS:
+            host = scene.hosts[name]
+            if verb == "stop":
+                host.run("dpkg -s libfaketime >/dev/null 2>&1 || apt-get install -qq -y libfaketime")
+                host.run(
+                    f"mkdir -p /etc/systemd/system.conf.d; echo +0 >{FAKED}; echo 'F {FAKED} 0644 root root - +0' >/etc/tmpfiles.d/faketime.conf;"
+                    f"printf '[Manager]\\nDefaultEnvironment={SEEN}\\n' >/etc/systemd/system.conf.d/faketime.conf; systemctl daemon-reexec"
+                )
+                host.run("systemctl stop pacemaker corosync; systemctl restart libvirtd")
+            else:
+                host.run("systemctl start corosync pacemaker")
+    if not until(lambda: set(scene.ask("crm_node --partition").split()) == {*MEMBERS}, 120, every_s=1):
+        raise RuntimeError("members do not come back with another clock")
+    scene.ask("crm_resource --wait --timeout=60")
+    first.run("crm_attribute --name maintenance-mode --delete")
+    time.sleep(10)
+
+
+def clock(shift: str, *, everywhere: bool = False) -> t.Callable[[Scene, str], None]:
+    """The clock of the host, or of all members, is set to another time."""
+
+    def do(scene: Scene, host: str) -> None:
+        faked(scene)
+        for name in MEMBERS if everywhere else (host,):
+            scene.hosts[name].run(f"echo {shift} >{FAKED}.new && mv {FAKED}.new {FAKED}")
+            scene.undo.callback(scene.hosts[name].run, f"echo +0 >{FAKED}")
+        scene.told.append(f"clocks: {[scene.ask(f'env {SEEN} date +%H:%M', scene.hosts[name]) for name in MEMBERS]}")
+
+    return do
+
+
+def held(then: t.Callable[[Scene, str], None], *, dies: bool = False) -> t.Callable[[Scene, str], None]:
+    """Somebody switches the guest off, and Pacemaker looks away meanwhile; the clock is set then. `dies`: so does who holds it."""
+
+    def do(scene: Scene, host: str) -> None:
+        faked(scene)
+        enter = [
+            "nsenter",
+            f"--target={scene.hosts[host].init}",
+            "--all",
+            "env",
+            *(f"{k}={v}" for k, v in FAKE.items()),
+        ]
+        program = [*enter, "/usr/local/sbin/corral-cluster", "hold", GUESTS["g1"]]
+        hold = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert hold.stdout
+        hold.stdout.readline()
+        scene.hosts[host].run("virsh destroy g1")
+        scene.undo.callback(hold.communicate, None if dies else "Started\n")
+        if dies:
+            hold.kill()
+        then(scene, host)
+
+    return do
+
+
 def _undrained(scene: Scene, host: str, run: subprocess.Popen[str]) -> None:
-    said = run.communicate(timeout=300)[0]
-    scene.told += [line.strip() for line in said.splitlines() if re.search("fatal|FAILED|msg:", line)][:4]
+    tell(scene, run)
     with contextlib.suppress(RuntimeError):
         scene.hosts[host].run("rm -f /var/lib/libvirt/corral-maintenance.json; corral-cluster standby off")
 
@@ -510,6 +679,8 @@ class Case:
     lasts_s: float = 120
     check: bool = True  # disks, which stops the guests
     of: tuple[str, ...] = tuple(GUESTS)
+    members: int = 3
+    quorum_device: bool = False
 
 
 ALL = ("input", "output")
@@ -557,6 +728,22 @@ CASES = (
     Case("drained", (drained(nothing),), EITHER, 45),
     Case("drained, source dies", (drained(killed),), EITHER, 90),
     Case("drained, target dies", (drained(killed, target=True),), EITHER, 90),
+    Case("migrate, target dies", (target_dies("migrate", "guest=g1", "to={to}"),), EITHER, 60),
+    Case("rebalance, target dies", (target_dies("rebalance", "tolerance=0.01"),), EITHER, 60),
+    Case("rolling_update, controller killed", (updated(controller_killed),), EITHER, 30),
+    Case("rolling_update, packages fail", (updated(packages_fail),), EITHER, 60),
+    Case("rolling_update, host dies", (updated(dies_updated),), EITHER, 60),
+    Case("split 2|2", (split(),), DOWN, 60, members=4),
+    Case("split 2|2, quorum device", (split(),), EITHER, 90, members=4, quorum_device=True),
+    Case("split 2|2, quorum device, no fencing", (split("refuses"),), EITHER, 90, members=4, quorum_device=True),
+    Case("clock of its host +1 h", (clock("+1h"),), STAYS, 90),
+    Case("clock of its host -1 h", (clock("-1h"),), STAYS, 90),
+    Case("clocks of all +1 h", (clock("+1h", everywhere=True),), STAYS, 90),
+    Case("clocks of all -1 h", (clock("-1h", everywhere=True),), STAYS, 90),
+    Case("held, clocks +1 h", (held(clock("+1h", everywhere=True)),), EITHER, 90),
+    Case("held, clocks -1 h", (held(clock("-1h", everywhere=True)),), DOWN, 90),
+    Case("held, clocks +1 h, holder killed", (held(clock("+1h", everywhere=True), dies=True),), EITHER, 60),
+    Case("held, clocks -1 h, holder killed", (held(clock("-1h", everywhere=True), dies=True),), DOWN, 400),
 )
 DEATH = dataclasses.replace(CASES[1], check=False)
 
@@ -659,7 +846,7 @@ def made(lab: Hypervisors, hosts: t.Mapping[str, Host], agent: str) -> None:
     for name in MEMBERS:
         hosts[name].run("cat >/usr/sbin/fence_lab && chmod 755 /usr/sbin/fence_lab", given=agent)
         hosts[name].run("systemctl is-system-running --wait", ok=False)
-    ports = ["16514/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of Gluster
+    ports = ["16514/tcp", "5403/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of Gluster
     keeps = {"hypervisor_keeps_definitions": True, "hypervisor_packages": [], "hypervisor_security_packages": []}
     fencing = {"agent": "fence_lab", "options": {"plug": "{{ inventory_hostname }}", "pcmk_reboot_action": "off"}}
     guests = [{"name": name, "uuid": uuid, "store": SHARED, "stop_timeout": 45} for name, uuid in GUESTS.items()]
@@ -667,6 +854,7 @@ def made(lab: Hypervisors, hosts: t.Mapping[str, Host], agent: str) -> None:
         "cluster_token_ms": TOKEN_MS,
         "cluster_fencing": fencing,
         "cluster_hosts": [*MEMBERS],
+        "cluster_quorum_device": STORE if DEVICE else "",
         "firewall_ports": ports,
     }
     variables = lab.folder / "inventory/group_vars/hyper/cluster.yml"
@@ -698,7 +886,9 @@ def made(lab: Hypervisors, hosts: t.Mapping[str, Host], agent: str) -> None:
 def chosen(part: str, seed: str) -> t.Iterator[Case]:
     """Cases by name; or deaths, and then cases at random."""
     minutes, deaths = (float(os.environ.get(each) or 0) for each in ("CLUSTER_MINUTES", "CLUSTER_DEATHS"))
-    cases = [case for case in CASES if re.search(part, case.name)]
+    cases = [
+        case for case in CASES if re.search(part, case.name) and (case.members, case.quorum_device) == (COUNT, DEVICE)
+    ]
     yield from [DEATH] * int(deaths)
     if not minutes and not deaths:
         yield from cases
@@ -715,7 +905,7 @@ def main(part: str = "") -> int:
         signal.signal(each, lambda *_: sys.exit("Interrupted"))
     rows: list[Row] = []
     begun = time.monotonic()
-    with hypervisors(LAB, "hypervisor", "firewall", "pki", hosts=4) as lab, switch(lab) as agent:
+    with hypervisors(LAB, "hypervisor", "firewall", "pki", hosts=COUNT + 1) as lab, switch(lab) as agent:
         inventory = json.loads(lab.run("ansible-inventory", "-i", lab.folder / "inventory/hosts.yml", "--list"))
         known = inventory["_meta"]["hostvars"]
         hosts = {name: Host(lab.name, name, known[name]["ansible_host"]) for name in (*MEMBERS, STORE)}
