@@ -236,7 +236,7 @@ def test_a_protected_guest_that_is_purged_is_started_by_nobody() -> None:
     """Also if the run is killed while it waits for the guest: the next one ends it."""
     LAB.module("corral.virt.virt_pool", name="shared", type="dir", path=SHARED)
     disk = {"name": "system", "size": "8MiB", "format": "raw", "pool": "shared", "cache": "none"}
-    guest = {
+    guest: dict[str, t.Any] = {
         "name": "h",
         "memory": "32MiB",
         "vcpus": 1,

@@ -33,7 +33,11 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
-from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, run_pacemaker
+from ansible_collections.corral.virt.plugins.module_utils._power import (
+    libvirt_power,
+    run_pacemaker,
+    run_pacemaker_removal,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -61,7 +65,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
             gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
         plan = _planned(wanted, _Host(connection, locks, gate, limit))
         resource = run_pacemaker.resource(connection, plan.uuid)
-        plan = run_pacemaker.entrusted(plan, wanted, resource)
+        plan = run_pacemaker_removal.entrusted(plan, wanted, resource)
         stored = run_definition.Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
         removes = wanted.state == "absent"
         told = run_pacemaker.run(gate, resource, plan.steps, lambda step: _do(stored, step, removes=removes))

@@ -9,48 +9,21 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan, Step
-from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system, tls
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
+from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._power import files_pacemaker, plan_power
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Entrust, Resource
 
-__all__ = ["entrusted", "hold", "resource", "run"]
+__all__ = ["hold", "resource", "run"]
 
 S = t.TypeVar("S", bound=Step)
-P = t.TypeVar("P", bound="Plan[t.Any]")
 
 
 def resource(connection: t.Any, uuid: str | None) -> Resource | None:
     """The resource of the guest with that UUID; None if it is none, or libvirt is not this host's."""
     uri = str(connection.getURI())
     return files_pacemaker.resource(uuid) if uuid and is_here(uri) and is_system(uri) else None
-
-
-def entrusted(plan: P, wanted: GuestSpec, found: Resource | None) -> P:
-    """The plan for a guest that may be a resource of Pacemaker. All members are asked whether they run one that is off
-    here and is to be removed; raises Refused if one may.
-    """
-    asks = found is not None and wanted.state == "absent" and not plan_power.holds(plan.steps)
-    elsewhere = [*_elsewhere(found.uuid)] if found and asks else []
-    return plan_power.entrusted(plan, wanted, found, elsewhere=elsewhere)
-
-
-def _elsewhere(uuid: str) -> t.Iterator[str]:
-    for member in files_pacemaker.others():
-        try:
-            with opened(tls(member)) as connection:
-                found = [state for domain, state in states.of_all(connection) if domain.UUIDString() == uuid]
-        except Failed as error:
-            yield f"{member} does not say whether it runs there: {error}"
-            continue
-        if found and found[0] in ACTIVE:
-            yield f"{member} has it {found[0]}"
 
 
 def hold(found: Resource, gate: Gate, stack: contextlib.ExitStack) -> files_pacemaker.PacemakerHold:

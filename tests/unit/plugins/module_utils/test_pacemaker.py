@@ -14,7 +14,13 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._power import files_pacemaker, plan_power, run_pacemaker
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._power import (
+    files_pacemaker,
+    plan_power,
+    run_pacemaker,
+    run_pacemaker_removal,
+)
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import (
     Destroy,
     Entrust,
@@ -90,13 +96,13 @@ def test_a_guest_that_another_member_may_run_is_not_removed(
         return [(types.SimpleNamespace(UUIDString=lambda: found), there)]
 
     monkeypatch.setattr(files_pacemaker, "others", lambda: ["hyper2"])
-    monkeypatch.setattr(run_pacemaker, "opened", opened)
-    monkeypatch.setattr(run_pacemaker.states, "of_all", of_all)
+    monkeypatch.setattr(run_pacemaker_removal, "opened", opened)
+    monkeypatch.setattr(states, "of_all", of_all)
     if refused:
         with pytest.raises(Refused, match=refused):
-            run_pacemaker.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
+            run_pacemaker_removal.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
     else:
-        plan = run_pacemaker.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
+        plan = run_pacemaker_removal.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
         assert plan.steps[-1] == Entrust("web1", "guest-web1", "Removed")
     assert asked == ([] if steps else ["qemu+tls://hyper2/system"])
 
