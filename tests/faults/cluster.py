@@ -542,7 +542,7 @@ def updated(then: t.Callable[[Scene, str, subprocess.Popen[str]], None]) -> t.Ca
 
 
 def _updated_again(scene: Scene, command: tuple[str, ...]) -> None:
-    until(lambda: not scene.whole(guests=False).replace("standby", ""), WHOLE_S, every_s=2)
+    until(lambda: {*MEMBERS} <= {*scene.ask("crm_node --partition").split()}, WHOLE_S, every_s=2)
     run = book(scene, *command)
     said = run.communicate(timeout=900)[0]
     scene.told.append(f"the same command again: exit code {run.returncode}")
