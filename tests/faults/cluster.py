@@ -175,6 +175,7 @@ class Scene:
     undo: contextlib.ExitStack
     told: list[str] = dataclasses.field(default_factory=list)
     hurt: set[str] = dataclasses.field(default_factory=set)
+    drained: set[str] = dataclasses.field(default_factory=set)
 
     def switch(self, host: str, verb: str) -> str:
         """Tell the power switch, as its owner."""
@@ -261,6 +262,8 @@ class Scene:
         self.hurt.clear()
         begun, why = time.monotonic(), ""
         until(lambda: "Online" in self.ask("crm_mon --one-shot"), WHOLE_S, every_s=1)
+        while self.drained and until(lambda: self._in_use_again(min(self.drained)), WHOLE_S, every_s=1):
+            self.drained.remove(min(self.drained))
         for name in GUESTS:  # a check that found something has left them stopped
             self.role(name, "Started")
         if not until(lambda: not self.whole(), WHOLE_S, every_s=1):
@@ -272,6 +275,12 @@ class Scene:
         self.ask("crm_resource --cleanup")
         self.ask("crm_resource --wait --timeout=60")
         return f"{why or 'whole'} {time.monotonic() - begun:.0f} s after healing"
+
+    def _in_use_again(self, name: str) -> bool:
+        with contextlib.suppress(RuntimeError):  # it boots, or its cluster has no quorum yet
+            self.hosts[name].run("rm -f /var/lib/libvirt/corral-maintenance.json; corral-cluster standby off")
+            return True
+        return False
 
     def checked(self, least: t.Mapping[str, int]) -> str:
         """Stop the guests, judge their disks, and start them with empty ones; how many sectors they had written."""
@@ -660,8 +669,7 @@ def held(then: t.Callable[[Scene, str], None], *, dies: bool = False) -> t.Calla
 
 def _undrained(scene: Scene, host: str, run: subprocess.Popen[str]) -> None:
     tell(scene, run)
-    with contextlib.suppress(RuntimeError):
-        scene.hosts[host].run("rm -f /var/lib/libvirt/corral-maintenance.json; corral-cluster standby off")
+    scene.drained.add(host)
 
 
 def nothing(scene: Scene, host: str) -> None:
