@@ -99,17 +99,18 @@ def test_what_becomes_of_guests_of_others_is_seen(tmp_path: Path, touched: str |
 
 
 @pytest.mark.parametrize(
-    ("idle", "came", "twice"),
-    [((), False, True), ((), True, True), ((8,), True, False), ((8,), False, False)],
+    ("used_ms", "came", "twice"),
+    [(5, False, True), (5, True, True), (0, True, False), (0, False, False), (0.4, True, False)],
 )
 def test_a_guest_runs_twice_if_two_of_its_qemus_execute(
-    monkeypatch: pytest.MonkeyPatch, idle: tuple[int, ...], came: bool, twice: bool
+    monkeypatch: pytest.MonkeyPatch, used_ms: float, came: bool, twice: bool
 ) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "lab"))
     cluster = importlib.import_module("ansible_collections.corral.virt.tests.faults.cluster")
     watch = cluster.Watch()
     for look in range(4):
-        monkeypatch.setattr(cluster, "cpu_time", lambda pid, look=look: 5 if pid in idle else look)
+        done_ns = {7: look * 5_000_000, 8: int(look * used_ms * 1_000_000)}
+        monkeypatch.setattr(cluster, "cpu_time", done_ns.__getitem__)
         watch.judge("g1", [("hyper1", 7, False), ("hyper2", 8, came)], float(look))
     assert bool(watch.twice) is twice
     assert watch.most["g1"] == 2
