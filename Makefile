@@ -212,7 +212,7 @@ faults: lab-packages venv ## hurt migrations on real hosts (build/faults.json); 
 	  python -m ansible_collections.corral.virt.tests.faults.faults "$(FAULT)"
 
 .PHONY: cluster-faults
-cluster-faults: lab-packages venv ## hurt members of a cluster that run guests (build/cluster.json); one: FAULT="storage cut"; deaths: CLUSTER_DEATHS=20; at random: CLUSTER_MINUTES=60 SEED=1
+cluster-faults: lab-packages venv ## hurt members of a cluster that run guests (build/cluster.json); one: FAULT="storage cut"; deaths: CLUSTER_DEATHS=20; at random: CLUSTER_MINUTES=60 SEED=1; four members: CLUSTER_MEMBERS=4, with a quorum device: CLUSTER_DEVICE=1
 	@PYTHONPATH=.cache:tests/lab SEED="$(SEED)" CLUSTER_DEATHS="$(CLUSTER_DEATHS)" CLUSTER_MINUTES="$(CLUSTER_MINUTES)" \
 	  python -m ansible_collections.corral.virt.tests.faults.cluster "$(FAULT)"
 
