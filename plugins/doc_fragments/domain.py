@@ -89,6 +89,10 @@ ha.group: Word that reports show with the guest (playbook C(query)). It decides 
   do.
 ha.max_restarts: Most restarts on one host, then Pacemaker (P(corral.virt.cluster#role)) moves the guest to another one.
   Without it, there is no limit. C(recover) starts a guest once.
+ha.monitor_agent:
+  - Whether Pacemaker (P(corral.virt.cluster#role)) also asks the guest's agent each 20 seconds. A guest whose agent has
+    answered since it booted, is connected, and then gives no answer three times in a row hangs, and is started again.
+  - Requires the channel C(org.qemu.guest_agent.0), which a new guest has. C(recover) does not ask it.
 ha.colocate: Words; guests with the same word that C(recover) places at once get one host. In a cluster with Pacemaker,
   they run on one host if it has room.
 ha.apart: Words; guests with the same word that C(recover) places at once get different hosts. In a cluster with

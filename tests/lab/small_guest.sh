@@ -19,7 +19,7 @@ find "$root/lib" "$root/usr/lib" \( -name 'libc.so.6' -o -name 'libcrypt.so.1' -
 cp "$tree/lib/ld-linux-x86-64.so.2" "$tree/lib64/"
 version=$(ls "$root/lib/modules")
 for module in drivers/virtio drivers/block/virtio_blk.ko drivers/net/virtio_net.ko drivers/net/net_failover.ko net/core/failover.ko \
-  drivers/acpi/button.ko drivers/input/evdev.ko; do
+  drivers/acpi/button.ko drivers/input/evdev.ko drivers/char/virtio_console.ko; do
   mkdir -p "$tree/lib/modules/$version/kernel/$(dirname "$module")"
   cp -r "$root/lib/modules/$version/kernel/$module" "$tree/lib/modules/$version/kernel/$module"
 done

@@ -215,6 +215,39 @@ def test_a_guest_that_leaves_the_cluster_runs_on() -> None:
     assert shown().endswith(f"Started {before[0]}")
 
 
+SMALL = """<domain type='qemu'><name>s</name><uuid>{uuid}</uuid><memory unit='MiB'>160</memory><vcpu>1</vcpu>
+<metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:ha monitor-agent='yes'/></corral:guest></metadata>
+<os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features><cpu mode='maximum'/>
+<devices><disk type='file' device='disk'><driver name='qemu' type='qcow2' cache='none'/><source file='{place}/s.qcow2'/>
+<target dev='vda' bus='virtio'/></disk><interface type='user'><mac address='52:54:00:00:00:09'/><model type='virtio'/>
+</interface><channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+<serial type='pty'/></devices></domain>"""
+
+
+def test_a_guest_that_hangs_is_started_anew() -> None:
+    """Its agent is the lab's: it answers, and hangs when it is asked to."""
+    (host,) = where()
+    uuid, asks = UUID.replace("5b", "5c", 1), "virsh -q qemu-agent-command s --timeout 5"
+    image = LAB.run(sys.executable, HERE / "lab.py", "small-image", "--name", LAB.name).strip()
+    LAB.run("scp", "-q", "-F", LAB.folder / "ssh_config", image, f"{host}:{SHARED}/s.qcow2")
+    define = "cat >/root/s.xml && virsh -q define /root/s.xml && virsh -q start s && corral-keep save"
+    LAB.on(host, define, given=SMALL.format(uuid=uuid, place=SHARED))
+    role(cluster_guests=[RESOURCE, {"name": "s", "uuid": uuid, "store": SHARED, "stop_timeout": 120}])
+    on1("crm_resource --wait")
+    until(lambda: "return" in LAB.on(host, f'{asks} \'{{"execute":"guest-ping"}}\' || true'), 300)
+    note = f"cat /run/corral-cluster/agent-{uuid} 2>/dev/null || true"
+    until(lambda: LAB.on(host, note).endswith(" 0"), 60)
+    first = LAB.on(host, note).split()[0]
+    LAB.on(host, f'{asks} \'{{"execute":"guest-hang"}}\' || true')
+    until(lambda: "has not answered 3 times" in on1("crm_mon --one-shot"), 180)
+    until(lambda: LAB.on(host, note).split()[:1] not in ([], [first]), 300)
+    assert "return" in LAB.on(host, f'{asks} \'{{"execute":"guest-ping"}}\'')
+    assert where() == [host]
+    role(cluster_guests=[RESOURCE])
+    LAB.on(host, "virsh -q destroy s && virsh -q undefine s && corral-keep save")
+    on1(f"crm_resource --cleanup; rm {SHARED}/s.qcow2")
+
+
 def test_a_guest_is_a_resource_while_it_is_protected() -> None:
     """Nothing is listed: its definition says it, and corral-keep does the rest."""
     (host,) = where()

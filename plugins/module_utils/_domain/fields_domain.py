@@ -266,6 +266,7 @@ DOMAIN: row.Table = {
     "ha.priority": Row(f"{_HA}/@priority", k.integer(0, 1000), valid_with=_PROTECTED),
     "ha.group": Row(f"{_HA}/@group", k.WORD, valid_with=_PROTECTED),
     "ha.max_restarts": Row(f"{_HA}/@max-restarts", k.integer(0, 100), valid_with=_PROTECTED),
+    "ha.monitor_agent": Row(f"{_HA}/@monitor-agent", k.YESNO, valid_with=_PROTECTED),
     "ha.colocate": Many(f"{_HA}/corral:colocate", k.NAME, valid_with=_PROTECTED),
     "ha.apart": Many(f"{_HA}/corral:apart", k.NAME, valid_with=_PROTECTED),
     "ha.prefer": Many(f"{_HA}/corral:prefer", k.NAME, valid_with=_PROTECTED),

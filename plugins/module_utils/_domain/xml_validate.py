@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_disk import name_of
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, row
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
@@ -357,6 +358,12 @@ def _boot_orders(_root: Element, values: Values) -> Problems:
             taken.add(one["boot_order"])
 
 
+def _monitored(root: Element, values: Values) -> Problems:
+    channel = root.find(f"devices/channel/target[@name='{AGENT_CHANNEL}']")
+    if values.get("ha.monitor_agent") and channel is None:
+        yield "ha.monitor_agent", f"the guest has no channel {AGENT_CHANNEL}; list it in channels, or set it to false"
+
+
 _BOOTABLE = ("disks", "interfaces", "hostdevs")
 # Each with the fields, groups and lists that it relates: a change of one of them calls for it.
 _RULES: dict[t.Callable[[Element, Values], Problems], tuple[str, ...]] = {
@@ -374,4 +381,5 @@ _RULES: dict[t.Callable[[Element, Values], Problems], tuple[str, ...]] = {
     _topology: ("vcpus.topology", "vcpus.maximum"),
     _targets: ("disks",),
     _boot_orders: _BOOTABLE,
+    _monitored: ("ha.monitor_agent", "channels"),
 }

@@ -196,7 +196,11 @@ _MEDIA = tuple(f"disks[].{option}" for option in ("source", "volume", "url", "ne
 POLICY: dict[str, str] = {
     **dict.fromkeys(("title", "description", "tags", "osinfo", "login_user"), METADATA),
     **dict.fromkeys(
-        ("ha.mode", "ha.priority", "ha.group", "ha.max_restarts", "ha.colocate", "ha.apart", "ha.prefer"), METADATA
+        (
+            *("ha.mode", "ha.priority", "ha.group", "ha.max_restarts", "ha.monitor_agent"),
+            *("ha.colocate", "ha.apart", "ha.prefer"),
+        ),
+        METADATA,
     ),
     "vcpus.current": VCPUS,
     "memory.current_kib": MEMORY,

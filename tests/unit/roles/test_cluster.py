@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import typing as t
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -469,6 +470,80 @@ def test_the_agent_never_undefines_a_guest() -> None:
     text = (ROLE / "files/guest").read_text()
     assert not re.search(r"undefine\b(?!s a guest|d\.)", text.replace("never undefined", ""))
     subprocess.run(["sh", "-n", ROLE / "files/guest"], check=True)
+
+
+OCF = """OCF_SUCCESS=0 OCF_ERR_GENERIC=1 OCF_NOT_RUNNING=7 OCF_ERR_CONFIGURED=6
+ocf_exit_reason() { echo "$1" >&2; }
+ocf_log() { :; }
+check_binary() { :; }
+"""
+DEAF = "error: Guest agent is not responding: Guest agent not available for now"
+GONE = "error: Guest agent is not responding: QEMU guest agent is not connected"
+BUSY = "error: Timed out during operation: cannot acquire state change lock"
+
+
+@pytest.mark.parametrize(
+    ("answers", "codes"),
+    [
+        (["yes", DEAF, DEAF, DEAF], [0, 0, 0, 1]),
+        ([DEAF] * 4, [0] * 4),
+        (["yes", DEAF, DEAF, "yes", DEAF, DEAF], [0] * 6),
+        (["yes", DEAF, DEAF, GONE, DEAF, DEAF, DEAF], [0] * 7),
+        (["yes", *[BUSY] * 4], [0] * 5),
+        (["yes", DEAF, "other", DEAF, DEAF, DEAF], [0] * 6),
+        (["yes", "paused", "paused", "paused"], [0] * 4),
+    ],
+    ids=["hangs", "has no agent", "is slow", "reboots", "is frozen", "was started anew", "is paused"],
+)
+def test_a_guest_hangs_whose_agent_is_connected_and_answers_no_more(
+    tmp_path: Path, answers: list[str], codes: list[int]
+) -> None:
+    (tmp_path / "ocf-shellfuncs").write_text(OCF)
+    qemu = [sys.executable, "-c", "import time; time.sleep(99)", "-uuid", GUEST["uuid"], "-S"]
+    sleeper, other = subprocess.Popen(qemu), subprocess.Popen(qemu)
+    programs = {
+        "virsh": 'case "$2" in domstate) cat state;; *) cat answer; grep -q yes answer;; esac',
+        "pgrep": "cat pid",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    agent = (ROLE / "files/guest").read_text().replace("/run/corral-cluster", str(tmp_path / "run"))
+    known = {"OCF_RESKEY_uuid": GUEST["uuid"], "OCF_RESKEY_store": "/srv", "OCF_CHECK_LEVEL": "10"}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OCF_FUNCTIONS_DIR": str(tmp_path), **known}
+    (tmp_path / "pid").write_text(str(sleeper.pid))
+    found = []
+    try:
+        for answer in answers:
+            (tmp_path / "state").write_text("paused" if answer == "paused" else "running")
+            (tmp_path / "answer").write_text(DEAF if answer in ("paused", "other") else answer)
+            if answer == "other":
+                (tmp_path / "pid").write_text(str(other.pid))
+            found.append(
+                subprocess.run(["sh", "-c", agent, "guest", "monitor"], check=False, env=environment).returncode
+            )
+    finally:
+        for process in (sleeper, other):
+            process.kill()
+            process.wait()
+    assert found == codes
+
+
+def test_a_guest_is_asked_by_its_agent_if_that_is_wanted(tmp_path: Path) -> None:
+    """By an operation of its own: a resource whose options change is started anew."""
+    cib = ET.fromstring(EMPTY)
+    guest = kept(tmp_path, "web1", "<corral:ha monitor-agent='no'/>")
+    settings = {**NOTHING, "fencing": {}, "guests": [guest]}
+    applied(cib, settings)
+    before = ET.tostring(cib.find(".//primitive/instance_attributes"))
+    levels = ".//op[@name='monitor']//nvpair[@name='OCF_CHECK_LEVEL']"
+    assert cib.find(levels) is None
+    kept(tmp_path, "web1", "<corral:ha monitor-agent='yes'/>")
+    assert applied(cib, settings) == ["change guest-web1"] and applied(cib, settings) == []
+    assert [each.get("value") for each in cib.iterfind(levels)] == ["10"]
+    assert ET.tostring(cib.find(".//primitive/instance_attributes")) == before
+    intervals = [each.get("interval") for each in cib.iterfind(".//op[@name='monitor']")]
+    assert len(intervals) == len(set(intervals)) == 2
 
 
 def test_tasks_that_have_secrets_do_not_show_them() -> None:

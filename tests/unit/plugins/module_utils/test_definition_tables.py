@@ -805,6 +805,28 @@ def test_each_device_has_a_place_of_its_own_in_the_order(
     assert problems(guest(devices), options) == told
 
 
+MONITORED: dict[str, t.Any] = {"ha": {"mode": "restart", "monitor_agent": True}}
+AGENT = "<channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>"
+SILENT = (
+    "ha.monitor_agent of web1: the guest has no channel org.qemu.guest_agent.0; list it in channels, or set it to false"
+)
+NO_CHANNEL = {"channels": [{"name": "org.qemu.guest_agent.0", "state": "absent"}]}
+
+
+@pytest.mark.parametrize(
+    ("devices", "options", "told"),
+    [
+        (AGENT, MONITORED, []),
+        ("", MONITORED, [SILENT]),
+        ("", {"ha": {"mode": "restart", "monitor_agent": False}}, []),
+        ("", {**MONITORED, "channels": [{"name": "org.qemu.guest_agent.0"}]}, []),
+        (AGENT, {**MONITORED, **NO_CHANNEL}, [SILENT]),
+    ],
+)
+def test_an_agent_is_asked_by_a_channel(devices: str, options: dict[str, t.Any], told: list[str]) -> None:
+    assert problems(guest(devices), options) == told
+
+
 BROKEN: dict[str, tuple[str, dict[str, t.Any]]] = {
     "_memory": (guest(top=EVEN), {"memory": {"maximum": "2GiB"}}),
     "_cells": (
@@ -823,6 +845,7 @@ BROKEN: dict[str, tuple[str, dict[str, t.Any]]] = {
     "_topology": (guest(top=TOPOLOGY), {"vcpus": {"maximum": 8}}),
     "_targets": (guest(NAMED), {"disks": [{"name": "b", "source": "/b", "target": "vda"}]}),
     "_boot_orders": (guest(FIRST_DISK), {"disks": [{"name": "b", "source": "/b", "boot_order": 1}]}),
+    "_monitored": (guest(), MONITORED),
 }
 
 
