@@ -535,13 +535,13 @@ def test_a_guest_is_asked_by_its_agent_if_that_is_wanted(tmp_path: Path) -> None
     guest = kept(tmp_path, "web1", "<corral:ha monitor-agent='no'/>")
     settings = {**NOTHING, "fencing": {}, "guests": [guest]}
     applied(cib, settings)
-    before = ET.tostring(cib.find(".//primitive/instance_attributes"))
+    before = [ET.tostring(each) for each in cib.iterfind(".//primitive/instance_attributes")]
     levels = ".//op[@name='monitor']//nvpair[@name='OCF_CHECK_LEVEL']"
     assert cib.find(levels) is None
     kept(tmp_path, "web1", "<corral:ha monitor-agent='yes'/>")
     assert applied(cib, settings) == ["change guest-web1"] and applied(cib, settings) == []
     assert [each.get("value") for each in cib.iterfind(levels)] == ["10"]
-    assert ET.tostring(cib.find(".//primitive/instance_attributes")) == before
+    assert [ET.tostring(each) for each in cib.iterfind(".//primitive/instance_attributes")] == before
     intervals = [each.get("interval") for each in cib.iterfind(".//op[@name='monitor']")]
     assert len(intervals) == len(set(intervals)) == 2
 
