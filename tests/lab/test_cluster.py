@@ -94,6 +94,18 @@ def where() -> list[str]:
     return found
 
 
+def test_what_a_host_does_not_have_is_refused_before_anything_is_touched() -> None:
+    told = role(ok=False, cluster_links=["10.99.0.{{ ansible_host | regex_replace('^.*[.]', '') }}"])
+    assert all(f"{host} does not have the address 10.99.0.1" in told for host in HOSTS)
+    assert "changed=0" in told and not re.search("changed=[1-9]", told)
+    told = role(ok=False, cluster_watchdog="/dev/watchdog", cluster_volume_groups=[])
+    for host in HOSTS:
+        assert f"{host}: cluster_watchdog /dev/watchdog is missing there: load the driver" in told
+        assert f"{host}: cluster_volume_groups need the modules dlm and gfs2, which its kernel does not have" in told
+        assert not LAB.on(host, "ls -d /etc/default/sbd /etc/corosync 2>/dev/null || true")
+    assert "changed=0" in told and not re.search("changed=[1-9]", told)
+
+
 def test_a_device_that_calls_a_living_host_off_keeps_the_cluster_from_starting() -> None:
     told = role(ok=False, plug="nothing")
     assert "it says off, but the node is up: the options name another machine" in told
@@ -112,6 +124,71 @@ def test_a_second_run_changes_nothing() -> None:
     results = json.loads(on1("systemctl start corral-cluster-test && cat /var/lib/corral-virt/cluster/fencing.json"))
     assert {name: one["says"] for name, one in results["devices"].items()} == {"hyper2": "on", "hyper3": "on"}
     assert len({LAB.on(host, "sha256sum /etc/corosync/authkey") for host in HOSTS}) == 1
+
+
+def test_one_of_two_networks_is_cut_and_nobody_is_fenced(switch: Path) -> None:
+    for host in HOSTS:
+        address = "ip -4 -o address show host0 | sed -n 's/.*inet 10[.][0-9]*[.][0-9]*[.]\\([0-9]*\\).*/10.99.0.\\1/p'"
+        LAB.on(host, "ip link add link1 link host0 type macvlan mode bridge && ip link set link1 up")
+        LAB.on(host, f"ip address add $({address})/24 dev link1")
+    second = "{{ ansible_host | regex_replace('^.*[.]', '10.99.0.') }}"
+    known: dict[str, t.Any] = {
+        "cluster_links": ["{{ ansible_host }}", second],
+        "firewall_extra_sources": ["10.99.0.0/24"],
+    }
+    role(**known)
+    assert role(**known).count("changed=0") == len(HOSTS)
+    assert "5405-5406" in on1("nft list ruleset")
+    before = switch.read_text().count(" off ")
+    table = "add table inet cut; add chain inet cut i { type filter hook input priority -300; }"
+    cuts = {
+        1: ("ip link set link1 down", "ip link set link1 up"),
+        0: (f"nft '{table}; add rule inet cut i udp dport 5405 drop'", "nft delete table inet cut"),
+    }
+    until(lambda: links() == {(0, True), (1, True)}, 60)
+    for number, (cut, mend) in cuts.items():
+        LAB.on("hyper3", cut)
+        until(functools.partial(is_cut, number), 60)
+        time.sleep(15)  # three times the token
+        assert "Quorate:          Yes" in LAB.on("hyper3", "corosync-quorumtool -s")
+        assert "Online: [ hyper1 hyper2 hyper3 ]" in on1("crm_mon --one-shot")
+        LAB.on("hyper3", mend)
+        until(lambda: links() == {(0, True), (1, True)}, 60)
+    assert switch.read_text().count(" off ") == before
+    role()
+    assert links() == {(0, True)}
+
+
+def is_cut(number: int) -> bool:
+    """True if hyper1 does not reach another member by the link."""
+    return (number, False) in links()
+
+
+def links() -> set[tuple[int, bool]]:
+    """Of hyper1 to the others: the number of each link, and whether it is connected."""
+    told = re.split(r"LINK ID ", on1("corosync-cfgtool -s || true"))[1:]
+    return {
+        (int(one[0]), said == "connected")
+        for one in told
+        for said in re.findall(r"nodeid: .*:\s+((?:dis)?connected)", one)
+    }
+
+
+SAN = [{"name": "san", "filesystems": [{"volume": "vms", "path": "/srv/vms"}]}]
+
+
+def test_pacemaker_starts_shared_storage_in_order() -> None:
+    """Of a copy of its configuration: the locks need a kernel with dlm."""
+    settings = json.loads(on1("cat /etc/corral-virt/cluster/fencing.json"))
+    settings |= {"properties": {}, "options": {"no-quorum-policy": "freeze"}, "guests": [], "volume_groups": SAN}
+    configure = "cibadmin --query >/root/cib.xml && export CIB_file=/root/cib.xml && corral-cluster configure"
+    on1(configure, given=json.dumps(settings))
+    on1("crm_verify --xml-file /root/cib.xml")
+    told = on1("crm_simulate --xml-file /root/cib.xml --simulate")
+    for host in HOSTS:
+        found = re.findall(rf"Resource action: corral-storage-([^\s:]+)\S* +start on {host}", told)
+        assert found == ["dlm", "lvmlockd", "vg.san", "fs.san.vms"], told
+    assert "CIB_file" in configure and "corral-storage" not in on1("cibadmin --query")
 
 
 def test_a_host_that_dies_is_switched_off_before_its_guest_starts_elsewhere(switch: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, valu
 ROLE = ROLES / "cluster"
 FILES = [ROLE / "defaults/main.yml", ROLE / "vars/main.yml"]
 IPMI = {"agent": "fence_ipmilan", "options": {"ip": "192.0.2.1", "password": "sesame"}}
+FILES_OF_SAN = {"volume": "vms", "path": "/srv/vms"}
+SAN: dict[str, t.Any] = {"name": "san", "filesystems": [FILES_OF_SAN]}
 LEAVES = {"cluster_state": "absent"}
 GUEST = {"name": "web1", "uuid": "2f1c8a5e-0000-4000-8000-000000000001", "store": "/srv/vms"}
 
@@ -88,7 +91,58 @@ BAD: dict[str, dict[str, t.Any]] = {
         "hosts": [{"hypervisor_keeps_definitions": "no"}],
         "told": ["hyper1: set hypervisor_keeps_definitions"],
     },
-    "none": {"hosts": [], "told": []},
+    "watchdog": {
+        "cluster_properties": {"stonith-watchdog-timeout": "10s"},
+        "hosts": [{"cluster_watchdog": "/dev/watchdog"}, {"cluster_watchdog": "watchdog"}],
+        "told": [
+            "hyper1, hyper2 would have a cluster_watchdog, and hyper3 none",
+            "hyper2: cluster_watchdog watchdog is no path of a device",
+            "stonith-watchdog-timeout is set by cluster_watchdog",
+        ],
+    },
+    "watchdog of two": {
+        "cluster_watchdog": "/dev/watchdog",
+        "hosts": [{}, {}, LEAVES],
+        "told": ["of two members without a cluster_quorum_device"],
+    },
+    "volume groups": {
+        "cluster_volume_groups": [
+            SAN,
+            SAN,
+            {"name": "b c"},
+            {"name": "d", "filesystems": [{**FILES_OF_SAN, "path": "/"}]},
+        ],
+        "hosts": [],
+        "told": [
+            "san is listed twice",
+            "san/vms or its path /srv/vms is listed twice",
+            "b c is listed twice, or",
+            "d/vms needs a name",
+        ],
+    },
+    "other volume groups": {
+        "hosts": [{"cluster_volume_groups": []}, {"cluster_volume_groups": [SAN]}],
+        "told": [f"hyper{number} and hyper1 have different cluster_volume_groups" for number in (2, 3)],
+    },
+    "numbers": {
+        "cluster_token_ms": 20,
+        "cluster_fencing_test_every": "often",
+        "cluster_properties": {"a b": 1, "cluster-delay": "1\n2"},
+        "cluster_guests": [{**GUEST, "stop_timeout": 30}],
+        "hosts": [
+            {},
+            {"cluster_links": ["300.0.2.2"]},
+        ],
+        "told": [
+            "hyper2: set its cluster_links to a list of its addresses, not to 300.0.2.2",
+            "cluster_properties: a b must be the name",
+            "cluster_properties: cluster-delay must be",
+            "cluster_token_ms 20 is too short",
+            "cluster_fencing_test_every often is no time span",
+            "cluster_guests: web1 has a stop_timeout",
+        ],
+    },
+    "none": {"hosts": [], "cluster_fencing_test_every": "1h 30min", "told": []},
 }
 
 
@@ -117,6 +171,30 @@ def test_a_quorum_device_is_another_host_and_votes_where_members_may_be_half(
     assert found.startswith("cluster_quorum_device") and told in found
 
 
+@pytest.mark.parametrize("found", ["missing", "other", "soft", "used", ""])
+def test_a_watchdog_is_one_that_resets_a_host_whose_kernel_hangs(tmp_path: Path, found: str) -> None:
+    hosts = {
+        name: {"cluster_watchdog": "/dev/watchdog", "__cluster_watchdog_is": {"stdout": found if name == "b" else ""}}
+        for name in "ab"
+    }
+    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": hosts}}}})
+    told = value(tmp_path, "__cluster_found_problems", FILES, {}, host="a", inventory=inventory)
+    assert [one.partition(" is ")[0] for one in told] == (["b: cluster_watchdog /dev/watchdog"] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("runs", "options"),
+    [("35 35", {"stonith-watchdog-timeout": "70s", "stonith-timeout": "90s"}), ("35 ", {}), ("35 5", {})],
+)
+def test_a_watchdog_counts_when_sbd_runs_on_all_members(tmp_path: Path, runs: str, options: dict[str, str]) -> None:
+    hosts = {
+        name: {"cluster_watchdog": "/dev/watchdog", "__cluster_sbd": {"stdout": seconds}}
+        for name, seconds in zip("ab", runs.split(" "), strict=True)
+    }
+    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": hosts}}}})
+    assert value(tmp_path, "__cluster_options", FILES, {}, host="a", inventory=inventory) == options
+
+
 @pytest.mark.parametrize(
     ("version", "there", "packages"),
     [
@@ -142,6 +220,7 @@ def test_a_firewall_is_open_for_as_many_links_as_a_member_has(tmp_path: Path) ->
         "one": {"cluster_fencing": IPMI},
         "two": {"cluster_fencing": IPMI, "cluster_links": ["a", "b"]},
         "left": {"cluster_fencing": IPMI, "cluster_state": "absent"},
+        "locks": {"cluster_fencing": IPMI, "cluster_volume_groups": []},
     }
     variables = yaml.safe_load((ROLES / "firewall/vars/main.yml").read_text())
     inventory = json.dumps({"all": {"hosts": hosts, "vars": {"ports": variables["__firewall_cluster"]}}})
@@ -151,6 +230,7 @@ def test_a_firewall_is_open_for_as_many_links_as_a_member_has(tmp_path: Path) ->
         "one": ["5405/udp"],
         "two": ["5405-5406/udp"],
         "left": [],
+        "locks": ["5405/udp", "21064/tcp"],
     }
 
 
@@ -185,6 +265,8 @@ def applied(cib: ET.Element, settings: dict[str, t.Any]) -> list[str]:
     lines = []
     for line, command, given in PROGRAM.changes(cib, settings):
         lines.append(line)
+        if command[:2] == ["crm_resource", "--wait"]:
+            continue
         if command[0] == "crm_resource":
             (status,) = cib.iterfind("status")
             for old in [each for each in status if each.get("id") == command[3]]:
@@ -193,9 +275,9 @@ def applied(cib: ET.Element, settings: dict[str, t.Any]) -> list[str]:
         if command[0] == "crm_attribute":
             options = cib.find("configuration/crm_config/cluster_property_set")
             assert options is not None
-            for old in [each for each in options if each.get("name") == command[4]]:
+            for old in [each for each in options if each.get("name") == command[6]]:
                 options.remove(old)
-            ET.SubElement(options, "nvpair", id=command[4], name=command[4], value=command[6])
+            ET.SubElement(options, "nvpair", id=command[6], name=command[6], value=command[8])
             continue
         section = cib.find(f"configuration/{command[2]}")
         assert section is not None
@@ -263,6 +345,59 @@ def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
         "delete corral-rule-guest-web2.on.b",
         "delete corral-rule-guest-web2.without.guest-web1",
     ]
+
+
+def test_shared_volume_groups_come_up_in_order_and_go_in_order(tmp_path: Path) -> None:
+    cib = ET.fromstring(EMPTY)
+    inside = kept(tmp_path / "vms", "web1", "<corral:ha/>")
+    guests = [inside, kept(tmp_path / "vms2", "web2", "<corral:ha/>")]
+    san: dict[str, t.Any] = {"name": "san", "filesystems": [{"volume": "vms", "path": str(tmp_path / "vms")}]}
+    settings = {
+        **NOTHING,
+        "fencing": {},
+        "guests": guests,
+        "volume_groups": [san],
+        "options": {"no-quorum-policy": "freeze"},
+    }
+    applied(cib, settings)
+    chain = ["dlm", "lvmlockd", "vg.san", "fs.san.vms"]
+    names = [f"corral-storage-{one}-clone" for one in chain]
+    assert [each.get("id") for each in cib.iterfind(".//clone")] == names
+    orders = [(each.get("first"), each.get("then")) for each in cib.iterfind(".//rsc_order")]
+    assert orders == [*itertools.pairwise(names), (names[-1], "guest-web1")]
+    beside = [(each.get("with-rsc"), each.get("rsc")) for each in cib.iterfind(".//rsc_colocation")]
+    assert beside == orders
+    assert [each.get("on-fail") for each in cib.iterfind(".//clone//op[@name='monitor']")] == ["fence"] * 4
+    assert [each.get("value") for each in cib.iterfind(".//crm_config//*[@name='no-quorum-policy']")] == ["freeze"]
+    assert applied(cib, settings) == []
+    assert applied(cib, {**settings, "devices": False, "options": {}}) == [], "as corral-keep does it"
+    for change in ([], [{**san, "filesystems": [{**san["filesystems"][0], "options": "ro"}]}]):
+        with pytest.raises(
+            PROGRAM.Problem, match=r"web1 would stop when .*/vms of cluster_volume_groups is removed or changed"
+        ):
+            PROGRAM.changes(cib, {**settings, "volume_groups": change})
+    lines = applied(cib, {**settings, "volume_groups": None, "guests": guests[1:], "options": {}})
+    stops = [line for line in lines if line.startswith("stop ")]
+    assert stops == [f"stop {name}" for name in names]
+    assert lines.index("delete corral-storage-fs.san.vms.after") > lines.index(f"wait for {', '.join(names)}")
+    assert {each.get("id") for each in cib.iterfind("configuration/*/*")} == {"cib-bootstrap-options", "guest-web2"}
+
+
+def test_what_the_user_sets_goes_before_what_follows_from_other_options() -> None:
+    cib = ET.fromstring(EMPTY)
+    settings = {
+        **NOTHING,
+        "fencing": {},
+        "guests": [],
+        "options": {"no-quorum-policy": "freeze", "stonith-timeout": "90s"},
+    }
+    assert applied(cib, settings) == ["create corral-options"]
+    user = {**settings, "properties": {"no-quorum-policy": "freeze"}, "options": {"no-quorum-policy": "freeze"}}
+    ((line, command, _), _) = PROGRAM.changes(cib, user)
+    assert line == "set no-quorum-policy to freeze" and "cib-bootstrap-options" in command
+    applied(cib, user)
+    assert [each.get("value") for each in cib.iterfind(".//*[@id='corral-options']/nvpair")] == ["freeze"]
+    assert applied(cib, {**user, "options": {}}) == ["delete corral-options"]
 
 
 def test_a_guest_that_leaves_is_let_go_with_what_names_it(tmp_path: Path) -> None:
