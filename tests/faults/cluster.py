@@ -505,10 +505,15 @@ def book(scene: Scene, name: str, *options: str, hosts: t.Sequence[str] = MEMBER
 
 
 def tell(scene: Scene, run: subprocess.Popen[str]) -> None:
-    """Wait for a playbook, and note what a user sees of its failures."""
+    """Wait for a playbook, and note what a user sees of its failures; once."""
+    if run.stdout is None or run.stdout.closed:
+        return
     said = run.communicate(timeout=600)[0]
     lines = [line.strip() for line in said.splitlines() if re.search("fatal|msg: |UNREACHABLE!", line)][:4]
     scene.told += [f"{'playbook' if line.startswith('fatal') else ''} {line}".strip()[:300] for line in lines]
+
+
+BROKEN = "/etc/apt/sources.list.d/broken.list"
 
 
 def target_dies(name: str, *options: str) -> t.Callable[[Scene, str], None]:
@@ -533,10 +538,16 @@ def target_dies(name: str, *options: str) -> t.Callable[[Scene, str], None]:
     return do
 
 
-def updated(then: t.Callable[[Scene, str, subprocess.Popen[str]], None]) -> t.Callable[[Scene, str], None]:
-    """Its host and the next one are updated; something happens when the first is drained. The same command ends it."""
+def updated(
+    then: t.Callable[[Scene, str, subprocess.Popen[str]], None], *, packages: bool = True
+) -> t.Callable[[Scene, str], None]:
+    """Its host and the next one are updated; something happens when the first is drained, which may have no valid list of
+    `packages`. The same command ends it.
+    """
 
     def do(scene: Scene, host: str) -> None:
+        if not packages:
+            scene.hosts[host].run(f"echo broken >{BROKEN}")
         command = ("rolling_update", f"host={host},{scene.others(host)[0]}", "reboot=never")
         run = book(scene, *command)
         scene.undo.callback(_updated_again, scene, command)
@@ -562,6 +573,19 @@ def _updated_again(scene: Scene, command: tuple[str, ...]) -> None:
 def controller_killed(_scene: Scene, _host: str, run: subprocess.Popen[str]) -> None:
     """Ansible is, with all that it has started here."""
     os.killpg(run.pid, signal.SIGKILL)
+
+
+def fails(scene: Scene, host: str, run: subprocess.Popen[str]) -> None:
+    """The playbook fails there, and then its packages can be had again."""
+    tell(scene, run)
+    scene.hosts[host].run(f"rm {BROKEN}")
+    if not run.returncode:
+        raise Violation("the playbook does not fail")
+
+
+def dies_updated(scene: Scene, host: str, _run: subprocess.Popen[str]) -> None:
+    """It is killed."""
+    killed(scene, host)
 
 
 def split(how: str = "works") -> t.Callable[[Scene, str], None]:
@@ -702,6 +726,8 @@ CASES = (
     Case("migrate, target dies", (target_dies("migrate", "guest=g1", "to={to}"),), EITHER, 60),
     Case("rebalance, target dies", (target_dies("rebalance", "tolerance=0.01"),), EITHER, 60),
     Case("rolling_update, controller killed", (updated(controller_killed),), EITHER, 30),
+    Case("rolling_update, packages fail", (updated(fails, packages=False),), EITHER, 60),
+    Case("rolling_update, host dies", (updated(dies_updated),), EITHER, 60),
     Case("split 2|2", (split(),), DOWN, 60, members=4),
     Case("split 2|2, quorum device", (split(),), EITHER, 90, members=4, quorum_device=True),
     Case("split 2|2, quorum device, no fencing", (split("refuses"),), EITHER, 90, members=4, quorum_device=True),
