@@ -40,6 +40,8 @@ PORTS = ["16514/tcp", "5403/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with 
 KEEPS = {"hypervisor_keeps_definitions": True, "hypervisor_packages": [], "hypervisor_security_packages": []}
 FACTS: dict[str, t.Any] = {"gather_facts": True, "gather_subset": ["!all", "network"]}
 on1 = functools.partial(LAB.on, "hyper1")
+# Twice: the first may join a run that has looked before.
+KEEP = "systemctl start corral-keep && systemctl start corral-keep"
 HA = '<ha priority="1" max-restarts="4"><prefer>hyper2</prefer></ha>'
 GUEST = f"""<domain type='qemu'><name>g</name><uuid>{UUID}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
 <metadata><corral:guest xmlns:corral='urn:corral:virt:guest:1'><corral:ha priority='1' max-restarts='4'>
@@ -329,14 +331,14 @@ def test_a_guest_is_a_resource_while_it_is_protected() -> None:
     """Nothing is listed: its definition says it, and corral-keep does the rest."""
     (host,) = where()
     for one in sorted(HOSTS, key=lambda name: name == host):  # those that it has left give it up first
-        LAB.on(one, "systemctl start corral-keep")
+        LAB.on(one, KEEP)
     assert f'"host": "{host}"' in on1(f"cat {SHARED}/.corral/guests/{UUID}/owner")
     role()
     assert shown().endswith(f"Started {host}")
     assert role().count("changed=0") == len(HOSTS)
     for ha, resource in ((None, False), (HA, True)):
         edit = f"virsh -q metadata g urn:corral:virt:guest:1 --config --key corral --set '<guest>{ha or ''}</guest>'"
-        LAB.on(host, f"{edit} && systemctl start corral-keep")
+        LAB.on(host, f"{edit} && {KEEP}")
         assert ('"guest-g"' in on1("crm_resource --wait; cibadmin --query --scope resources")) == resource
         assert where() == [host]
     assert shown().endswith(f"Started {host}")
@@ -356,7 +358,7 @@ def test_a_protected_guest_that_is_purged_is_started_by_nobody() -> None:
         "state": "running",
     }
     LAB.module("corral.virt.virt_domain", **guest)
-    on1("systemctl start corral-keep; crm_resource --wait")
+    on1(f"{KEEP}; crm_resource --wait")
     assert '"guest-h"' in on1("cibadmin --query --scope resources")
     uuid = on1("virsh domuuid h")
     purge = ("ansible-playbook", *LAB.ask_nobody, "corral.virt.purge", "-e", "guest=h", "-e", "confirm=1")
@@ -367,9 +369,9 @@ def test_a_protected_guest_that_is_purged_is_started_by_nobody() -> None:
     assert on1("virsh domstate h") == "running"
     told = LAB.run(*purge, "-e", "wait_timeout=1")
     assert "have Pacemaker forget h (guest-h)" in told
-    on1("systemctl start corral-keep; crm_resource --wait")
+    on1(f"{KEEP}; crm_resource --wait")
     for host in HOSTS:
-        LAB.on(host, "systemctl start corral-keep")
+        LAB.on(host, KEEP)
         assert "h" not in LAB.on(host, "virsh list --all --name").split()
     seen = on1(
         f"crm_mon --one-shot --inactive; cibadmin --query; ls {SHARED}; cat {SHARED}/.corral/guests/{uuid}/owner"

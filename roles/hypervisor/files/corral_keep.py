@@ -234,10 +234,18 @@ def with_owner(
 def with_others(
     guests: t.Mapping[str, t.Any], before: t.Mapping[str, t.Any], now: t.Mapping[str, t.Any]
 ) -> dict[str, t.Any]:
-    """Notes on guests, but of those of which the notes were changed meanwhile, these."""
+    """Notes on guests, but of those of which the notes were changed meanwhile, these. That a guest ran here stays."""
     changed = {uuid for uuid in {*before, *now} if before.get(uuid) != now.get(uuid)}
     mine = {uuid: one for uuid, one in guests.items() if uuid not in changed}
-    return {**mine, **{uuid: one for uuid, one in now.items() if uuid in changed}}
+    theirs = {uuid: one for uuid, one in now.items() if uuid in changed}
+    both = {uuid: {**one, "ran": max(ran(one), ran(guests.get(uuid)))} for uuid, one in theirs.items()}
+    return {**mine, **both}
+
+
+def ran(note: t.Mapping[str, t.Any] | None) -> str:
+    """Since when this host was the owner when the guest was last seen to run here; empty if it was not."""
+    since = (note or {}).get("ran")
+    return since if isinstance(since, str) else ""
 
 
 def foreign(guest: Guest, others: t.Iterable[Guest]) -> str:
@@ -609,15 +617,17 @@ def end_protection(host: Host, guest: Guest, document: str, notes: Notes) -> dic
 def save_noted(host: Host, guest: Guest, document: str, notes: Notes, *, active: bool, left: bool) -> dict[str, t.Any]:
     """Keep one guest, and note it; what was done."""
     line, note = {"guest": guest.name, "uuid": guest.uuid}, notes.before.get(guest.uuid, {})
-    ran, claimed = bool(note.get("ran")), bool(note.get("claimed")) and not active
+    since, claimed = ran(note), bool(note.get("claimed")) and not active
     try:
-        line.update(save_guest(host, guest, document, active=active, migrated=left and ran, claimed=claimed))
+        line.update(save_guest(host, guest, document, active=active, left=since if left else "", claimed=claimed))
         if line["action"] == "removed":
             notes.before.pop(guest.uuid, None)
             return line
-        ran = line["action"] in ("keep", "take") and (active or ran)
+        owner = read_owner(store(guest.directories[0], guest.uuid))
+        if active and owner and owner.uuid == host.uuid:
+            since = owner.since
         known = {"name": guest.name, "directory": guest.directories[0]}
-        notes.kept[guest.uuid] = {**known, "ran": ran, "claimed": line["action"] == "claimed"}
+        notes.kept[guest.uuid] = {**known, "ran": since, "claimed": line["action"] == "claimed"}
         notes.status[guest.uuid] = {**told(guest), "problem": line.get("problem", "")}
     except (FailedError, OSError) as error:
         line.update(action="failed", problem=str(error))
@@ -635,10 +645,11 @@ def told(guest: Guest) -> dict[str, t.Any]:
     return {"directory": directory, "owner": owner and owner.text, "history": read_history(folder)}
 
 
-def save_guest(
-    host: Host, guest: Guest, document: str, *, active: bool, migrated: bool, claimed: bool
-) -> dict[str, t.Any]:
-    """Keep one guest; not the definition that was here before this host claimed the guest."""
+def save_guest(host: Host, guest: Guest, document: str, *, active: bool, left: str, claimed: bool) -> dict[str, t.Any]:
+    """Keep one guest; not the definition that was here before this host claimed the guest.
+
+    `left`: it ran here when this host was its owner since then, and has migrated.
+    """
     problem = unfit(guest)
     if problem:
         raise FailedError(problem)
@@ -646,7 +657,7 @@ def save_guest(
     folder = made_folder(directory, guest.uuid)
     with locked(folder):
         owner = read_owner(folder)
-        decision = may_save(owner, host.uuid, active=active, migrated=migrated)
+        decision = may_save(owner, host.uuid, active=active, migrated=bool(left and owner and owner.since == left))
         found: dict[str, t.Any] = {"directory": directory, "action": decision}
         if owner and decision in ("other", "wait"):
             found["owner"] = dataclasses.asdict(owner)
@@ -739,13 +750,13 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[
         names = {owner.uuid, owner.host} if owner and owner.uuid else {NOBODY}
         if of and not names & {*of}:
             raise OwnedElsewhereError(f"its owner is {owner.text if owner else NOBODY}")
-        before = dict(state().get("guests") or {})
+        before, mine = dict(state().get("guests") or {}), host.owner(because)
         known = dict(before)
         if uuid in known:
             runs = os.path.exists(os.path.join(RUNNING, known[uuid]["name"] + ".pid"))
-            known[uuid] = {**known[uuid], "ran": False, "claimed": not runs}  # not as this owner's
+            known[uuid] = {**known[uuid], "claimed": not runs, **({"ran": mine.since} if runs else {})}
         host.remember(known, before)
-        write_owner(folder, host.owner(because))
+        write_owner(folder, mine)
 
 
 def define(host: Host, uuid: str, directory: str) -> None:

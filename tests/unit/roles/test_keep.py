@@ -140,10 +140,10 @@ class Libvirt:
 
     def __init__(self, *documents: str) -> None:
         self.documents, self.uuid, self.name, self.notes = [*documents], HERE, "hyper1", dict[str, t.Any]()
-        self.active = False
+        self.active = self.left = False
 
     def guests(self, *, transient: bool = False) -> t.Iterator[tuple[str, bool, bool]]:
-        return ((document, self.active, False) for document in self.documents)
+        return ((document, self.active, self.left) for document in self.documents)
 
     def undefine(self, uuid: str) -> None:
         self.documents = [one for one in self.documents if uuid not in one]
@@ -237,9 +237,43 @@ def test_what_was_here_before_a_claim_does_not_replace_what_is_kept(keep: t.Any,
 
 def test_two_runs_at_once_lose_nothing_of_what_the_other_has_noted(keep: t.Any) -> None:
     """A run that began before must not forget that the guest ran here: nobody would give it up when it leaves."""
-    began, other = {"a": {"ran": False}, "b": {}, "d": {}}, {"a": {"ran": True}, "b": {}, "c": {}}
-    mine = {"a": {"ran": False}, "b": {"ran": True}, "d": {}, "e": {}}
-    assert keep.with_others(mine, began, other) == {"a": {"ran": True}, "b": {"ran": True}, "c": {}, "e": {}}
+    began, other = {"a": {"ran": ""}, "b": {}, "d": {}}, {"a": {"ran": "2026-1"}, "b": {}, "c": {}}
+    mine = {"a": {"ran": ""}, "b": {"ran": "2026-1"}, "d": {}, "e": {}}
+    assert keep.with_others(mine, began, other) == {
+        "a": {"ran": "2026-1"},
+        "b": {"ran": "2026-1"},
+        "c": {"ran": ""},
+        "e": {},
+    }
+    # The other one looked before the guest came back, and has noted last.
+    assert keep.with_others({"a": {"ran": "2026-2"}}, {"a": {"ran": "2026-1"}}, {"a": {"ran": ""}}) == {
+        "a": {"ran": "2026-2"}
+    }
+
+
+@pytest.mark.parametrize(("since", "action"), [("2026-11-30T07:00:00Z", "give"), ("2026-11-30T06:00:00Z", "keep")])
+def test_a_guest_that_has_migrated_is_given_up_by_the_owner_on_which_it_ran(
+    keep: t.Any, shared: Path, since: str, action: str
+) -> None:
+    """Not by one that has claimed it since, and is about to start it."""
+    host = Libvirt(document(shared / "web1.qcow2"))
+    host.active = True
+    assert [line["action"] for line in keep.save(host)] == ["take"]
+    keep.write_owner(keep.store(str(shared), UUID), keep.Owner("hyper1", HERE, since, "saved"))
+    host.active, host.left = False, True
+    assert [line["action"] for line in keep.save(host)] == [action]
+
+
+def test_a_claim_while_the_guest_runs_notes_that_it_ran(keep: t.Any, shared: Path) -> None:
+    """It may have migrated here, and leave before the next save."""
+    host = Libvirt(document(shared / "web1.qcow2"))
+    assert [line["action"] for line in keep.save(host)] == ["take"]
+    keep.write_owner(keep.store(str(shared), UUID), keep.Owner("hyper2", THERE, "2026-11-30T06:00:00Z", "saved"))
+    (shared.parent / "running").mkdir()
+    (shared.parent / "running/web1.pid").write_text("1")
+    keep.claim(host, UUID, str(shared), "migrated by Pacemaker")
+    host.left = True
+    assert [line["action"] for line in keep.save(host)] == ["give"]
 
 
 def test_a_guest_that_runs_is_given_up_when_it_is_off(keep: t.Any, shared: Path) -> None:
