@@ -840,7 +840,7 @@ def made(lab: Hypervisors, hosts: t.Mapping[str, Host], agent: str) -> None:
     ports = ["16514/tcp", "5403/tcp", "24007-24008/tcp", "49152-60999/tcp"]  # with those of Gluster
     keeps = {"hypervisor_keeps_definitions": True, "hypervisor_packages": [], "hypervisor_security_packages": []}
     fencing = {"agent": "fence_lab", "options": {"plug": "{{ inventory_hostname }}", "pcmk_reboot_action": "off"}}
-    guests = [{"name": name, "uuid": uuid, "store": SHARED, "stop_timeout": 45} for name, uuid in GUESTS.items()]
+    guests = [{"name": name, "uuid": uuid, "store": SHARED, "stop_timeout": 60} for name, uuid in GUESTS.items()]
     known = {
         "cluster_token_ms": TOKEN_MS,
         "cluster_fencing": fencing,
