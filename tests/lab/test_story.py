@@ -493,7 +493,10 @@ def run_past_hang(*command: str) -> None:
         busy_s = [int(time_ns) / 10**9 for time_ns in re.findall(r"vcpu\.\d\.time=(\d+)", result)]
         if not host or "net.0.tx.pkts=0\n" not in result or len(busy_s) != 2 or min(busy_s) < HUNG_S:
             raise
-        on(host, f"virsh reset {DYNAMIC}")
+        if "corral.virt.create" in command:  # what is there already is not waited for
+            run("ansible-playbook", "corral.virt.purge", "-e", f"guest={DYNAMIC}", "-e", "confirm=1")
+        else:
+            on(host, f"virsh reset {DYNAMIC}")
         run(*command)
 
 
