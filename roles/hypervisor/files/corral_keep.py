@@ -195,17 +195,15 @@ def guest_of(document: str) -> Guest:
 # Decisions, without looking at anything.
 
 
-def may_save(owner: Owner | None, here: str, *, active: bool, migrated: bool = False) -> str:
+def may_save(owner: Owner | None, here: str, *, active: bool, left: bool = False, ran: bool = False) -> str:
     """What `save` may do: `keep` and `take` write, `give` it to the host where it runs, `wait` for that host, `other`
-    owns it. `migrated`: it ran here as this host's own, and has left.
+    owns it. `left`: it is off because it has migrated; `ran`: it ran here as this host's own.
     """
-    if owner is None:
-        return "take"
-    if owner.uuid == here:
-        return "give" if migrated else "keep"
-    if owner.uuid:
-        return "other"
-    return "wait" if owner.waits and not active else "take"
+    if owner and owner.uuid:
+        if owner.uuid != here:
+            return "other"
+        return "give" if left and ran else "keep"
+    return "wait" if not active and (left or (owner and owner.waits)) else "take"
 
 
 def is_stale(owner: Owner, defined_s: float) -> bool:
@@ -238,11 +236,11 @@ def with_others(
     changed = {uuid for uuid in {*before, *now} if before.get(uuid) != now.get(uuid)}
     mine = {uuid: one for uuid, one in guests.items() if uuid not in changed}
     theirs = {uuid: one for uuid, one in now.items() if uuid in changed}
-    both = {uuid: {**one, "ran": max(ran(one), ran(guests.get(uuid)))} for uuid, one in theirs.items()}
+    both = {uuid: {**one, "ran": max(ran_since(one), ran_since(guests.get(uuid)))} for uuid, one in theirs.items()}
     return {**mine, **both}
 
 
-def ran(note: t.Mapping[str, t.Any] | None) -> str:
+def ran_since(note: t.Mapping[str, t.Any] | None) -> str:
     """Since when this host was the owner when the guest was last seen to run here; empty if it was not."""
     since = (note or {}).get("ran")
     return since if isinstance(since, str) else ""
@@ -617,9 +615,9 @@ def end_protection(host: Host, guest: Guest, document: str, notes: Notes) -> dic
 def save_noted(host: Host, guest: Guest, document: str, notes: Notes, *, active: bool, left: bool) -> dict[str, t.Any]:
     """Keep one guest, and note it; what was done."""
     line, note = {"guest": guest.name, "uuid": guest.uuid}, notes.before.get(guest.uuid, {})
-    since, claimed = ran(note), bool(note.get("claimed")) and not active
+    since, claimed = ran_since(note), bool(note.get("claimed")) and not active
     try:
-        line.update(save_guest(host, guest, document, active=active, left=since if left else "", claimed=claimed))
+        line.update(save_guest(host, guest, document, active=active, left=left, ran=since, claimed=claimed))
         if line["action"] == "removed":
             notes.before.pop(guest.uuid, None)
             return line
@@ -645,10 +643,12 @@ def told(guest: Guest) -> dict[str, t.Any]:
     return {"directory": directory, "owner": owner and owner.text, "history": read_history(folder)}
 
 
-def save_guest(host: Host, guest: Guest, document: str, *, active: bool, left: str, claimed: bool) -> dict[str, t.Any]:
+def save_guest(
+    host: Host, guest: Guest, document: str, *, active: bool, left: bool, ran: str, claimed: bool
+) -> dict[str, t.Any]:
     """Keep one guest; not the definition that was here before this host claimed the guest.
 
-    `left`: it ran here when this host was its owner since then, and has migrated.
+    `left`: it is off because it has migrated; `ran`: it was seen to run here when this host was its owner since then.
     """
     problem = unfit(guest)
     if problem:
@@ -657,9 +657,10 @@ def save_guest(host: Host, guest: Guest, document: str, *, active: bool, left: s
     folder = made_folder(directory, guest.uuid)
     with locked(folder):
         owner = read_owner(folder)
-        decision = may_save(owner, host.uuid, active=active, migrated=bool(left and owner and owner.since == left))
+        decision = may_save(owner, host.uuid, active=active, left=left, ran=bool(owner and owner.since == ran))
         found: dict[str, t.Any] = {"directory": directory, "action": decision}
-        if owner and decision in ("other", "wait"):
+        if decision in ("other", "wait"):
+            owner = owner or Owner("", "", utc(), MIGRATED)
             found["owner"] = dataclasses.asdict(owner)
             # By its name: a host that has got another UUID owns what it owned.
             if not active and owner.host != host.name and is_stale(owner, defined_s(guest.name)):

@@ -89,8 +89,12 @@ def test_a_guest_that_another_host_owns_is_never_taken(
 ) -> None:
     owner = None if uuid is None else keep.Owner("h", uuid, "2026", why)
     assert keep.may_save(owner, HERE, active=active) == decision
-    given = "give" if uuid == HERE else decision
-    assert keep.may_save(owner, HERE, active=active, migrated=True) == given
+    assert keep.may_save(owner, HERE, active=active, ran=True) == decision
+    if not active:  # nor is one that is off because it has migrated, if nobody owns it yet
+        left = {"take": "wait", "keep": "give"}.get(decision, decision)
+        assert keep.may_save(owner, HERE, active=False, left=True, ran=True) == left
+    if uuid == HERE:
+        assert keep.may_save(owner, HERE, active=active, left=True) == "keep", "claimed since, and about to start"
 
 
 def test_a_definition_is_stale_if_another_host_has_claimed_the_guest_since(keep: t.Any) -> None:
@@ -262,6 +266,19 @@ def test_a_guest_that_has_migrated_is_given_up_by_the_owner_on_which_it_ran(
     keep.write_owner(keep.store(str(shared), UUID), keep.Owner("hyper1", HERE, since, "saved"))
     host.active, host.left = False, True
     assert [line["action"] for line in keep.save(host)] == [action]
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_a_guest_that_has_migrated_before_anybody_owned_it_is_not_taken(keep: t.Any, shared: Path, owned: bool) -> None:
+    """As after a drain, whose source has undefined it: the host where it runs would not get it any more."""
+    host = Libvirt(document(shared / "web1.qcow2"))
+    if owned:
+        folder = keep.made_folder(str(shared), UUID)
+        keep.write_owner(folder, keep.Owner("", "", "2026-11-30T06:00:00Z", "no longer defined on hyper2"))
+    host.left = True
+    assert [line["action"] for line in keep.save(host)] == ["wait"]
+    host.left, host.active = False, True
+    assert [line["action"] for line in keep.save(host)] == ["take"]
 
 
 def test_a_claim_while_the_guest_runs_notes_that_it_ran(keep: t.Any, shared: Path) -> None:
