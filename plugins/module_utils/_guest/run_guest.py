@@ -65,10 +65,12 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
             gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
         plan = _planned(wanted, _Host(connection, locks, gate, limit))
         resource = run_pacemaker.resource(connection, plan.uuid)
-        plan = run_pacemaker_removal.entrusted(plan, wanted, resource)
+        plan, again = run_pacemaker_removal.entrusted(plan, wanted, resource)
         stored = run_definition.Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
         removes = wanted.state == "absent"
-        told = run_pacemaker.run(gate, resource, plan.steps, lambda step: _do(stored, step, removes=removes))
+        told = run_pacemaker.run(
+            gate, resource, plan.steps, lambda step: _do(stored, step, removes=removes), again=again
+        )
     return {
         **run_guests.result(wanted.name, plan, told),
         **gate.perform(lambda: {"awaits": {plan.uuid: plan.wait}} if plan.wait else {}, otherwise=dict),

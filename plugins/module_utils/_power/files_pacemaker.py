@@ -16,10 +16,11 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Entrust, Resource
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
-__all__ = ["PacemakerHold", "others", "resource"]
+__all__ = ["PacemakerHold", "members", "resource", "settle"]
 
 MEMBER = "/etc/corosync/corosync.conf"
 PROGRAM = "/usr/local/sbin/corral-cluster"  # the role installs it
+_SETTLE_S = 60
 
 
 def resource(uuid: str) -> Resource | None:
@@ -41,10 +42,16 @@ def _resources() -> dict[str, Resource]:
     return {one.uuid: one for one in (Resource(**json.loads(line)) for line in lines)}
 
 
-def others() -> list[str]:
-    """The other members that this host's Pacemaker sees; raises Failed if it does not run."""
-    here = command.run("crm_node", "--name").strip()
-    return sorted({*command.run("crm_node", "--partition").split()} - {here})
+def members() -> tuple[str, str]:
+    """This host's name as a member, and what crm_mon says of all members, as XML; raises Failed if Pacemaker does not
+    run.
+    """
+    return command.run("crm_node", "--name").strip(), command.run("crm_mon", "--one-shot", "--output-as=xml")
+
+
+def settle() -> None:
+    """Wait until Pacemaker does nothing of what it had begun; raises Failed after a minute."""
+    command.run("crm_resource", "--wait", f"--timeout={_SETTLE_S}s", timeout_s=_SETTLE_S + 10)
 
 
 class PacemakerHold:

@@ -147,11 +147,10 @@ _HELD = (plan_power_steps.Start, plan_power_steps.Shutdown, plan_power_steps.Des
 P = t.TypeVar("P", bound="step.Plan[t.Any]")
 
 
-def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None, *, elsewhere: t.Sequence[str] = ()) -> P:
+def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None) -> P:
     """The plan for a guest that may be a resource of Pacemaker: that keeps it in the state, or forgets it.
 
-    Raises Refused for a guest to be removed that the role would have started again, or that may run `elsewhere`: on
-    these members.
+    Raises Refused for a guest to be removed that the role would have started again.
     """
     if resource is None:
         return plan
@@ -159,11 +158,6 @@ def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None, *, elsewher
         raise Refused(
             f"cannot remove {wanted.name}: cluster_guests lists it, and the role corral.virt.cluster would have it "
             "started again; remove it there, run the role, and run this again"
-        )
-    if elsewhere:
-        raise Refused(
-            f"cannot remove {wanted.name}: Pacemaker runs it as {resource.name}, it is off here, and "
-            f"{', and '.join(elsewhere)}; remove it on the host that runs it"
         )
     role = _ROLES.get(wanted.state, resource.role)
     if role == resource.role:
@@ -173,6 +167,15 @@ def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None, *, elsewher
         steps=(*plan.steps, plan_power_steps.Entrust(wanted.name, resource.name, role)),
         changes=(*plan.changes, Change("target-role", resource.role, role)),
     )
+
+
+def refuse_elsewhere(wanted: GuestSpec, resource: Resource, elsewhere: t.Sequence[str]) -> None:
+    """Raise Refused for a guest that is to be removed and may run `elsewhere`: what the members say."""
+    if elsewhere:
+        raise Refused(
+            f"cannot remove {wanted.name}: Pacemaker runs it as {resource.name}, it is off here, and "
+            f"{', and '.join(elsewhere)}; remove it on the host that runs it"
+        )
 
 
 def holds(steps: t.Iterable[object]) -> bool:

@@ -34,11 +34,22 @@ def hold(found: Resource, gate: Gate, stack: contextlib.ExitStack) -> files_pace
 
 
 def run(
-    gate: Gate, found: Resource | None, steps: t.Sequence[S], do: t.Callable[[S], object], *, stops: bool = False
+    gate: Gate,
+    found: Resource | None,
+    steps: t.Sequence[S],
+    do: t.Callable[[S], object],
+    *,
+    stops: bool = False,
+    again: t.Callable[[], object] | None = None,
 ) -> list[object]:
-    """Pass the steps to the gate. Pacemaker looks away while the guest starts, or (`stops`) is not where it was."""
+    """Pass the steps to the gate. Pacemaker looks away while the guest starts, or (`stops`) is not where it was.
+
+    `again` is a look that is made when Pacemaker looks away, before the first step.
+    """
     with contextlib.ExitStack() as stack:
         held = hold(found, gate, stack) if found and (stops or plan_power.holds(steps)) else None
+        if again:
+            gate.perform(again, otherwise=lambda: None)
         return gate.run(steps, lambda step: _DOERS[type(step)](held, step) if type(step) in _DOERS else do(step))
 
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import typing as t
+from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
@@ -23,17 +24,34 @@ __all__ = ["entrusted"]
 P = t.TypeVar("P", bound="Plan[t.Any]")
 
 
-def entrusted(plan: P, wanted: GuestSpec, found: Resource | None) -> P:
-    """The plan for a guest that may be a resource of Pacemaker. All members are asked whether they run one that is off
-    here and is to be removed; raises Refused if one may.
+def entrusted(plan: P, wanted: GuestSpec, found: Resource | None) -> tuple[P, t.Callable[[], None] | None]:
+    """The plan for a guest that may be a resource of Pacemaker. One that is off here and is to be removed may run on
+    another member, or Pacemaker may be starting it there: then also a look, to be made again when Pacemaker looks away.
+
+    Both raise Refused if another member may run it.
     """
-    asks = found is not None and wanted.state == "absent" and not plan_power.holds(plan.steps)
-    elsewhere = [*_elsewhere(found.uuid)] if found and asks else []
-    return plan_power.entrusted(plan, wanted, found, elsewhere=elsewhere)
+    if found is None or wanted.state != "absent" or plan_power.holds(plan.steps):
+        return plan_power.entrusted(plan, wanted, found), None
+    plan = plan_power.entrusted(plan, wanted, found)
+    plan_power.refuse_elsewhere(wanted, found, [*_elsewhere(found.uuid)])
+
+    def again() -> None:
+        files_pacemaker.settle()
+        plan_power.refuse_elsewhere(wanted, found, [*_elsewhere(found.uuid)])
+
+    return plan, again
+
+
+def _others(here: str, said: str) -> list[str]:
+    """The other members that may run a guest: those that Pacemaker sees, and those that it has lost and not fenced."""
+    nodes = ElementTree.fromstring(said).iterfind("nodes/node")  # noqa: S314 (Pacemaker's own)
+    return sorted(
+        {node.get("name", "") for node in nodes if "true" in (node.get("online"), node.get("unclean"))} - {here}
+    )
 
 
 def _elsewhere(uuid: str) -> t.Iterator[str]:
-    for member in files_pacemaker.others():
+    for member in _others(*files_pacemaker.members()):
         try:
             with opened(tls(member)) as connection:
                 found = [state for domain, state in states.of_all(connection) if domain.UUIDString() == uuid]

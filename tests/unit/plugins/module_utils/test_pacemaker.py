@@ -28,6 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_step
     Resource,
     Suspend,
 )
+from ansible_collections.corral.virt.plugins.module_utils._system import command
 
 UUID = "2f1c8a5e-7d0b-4a55-9a1c-3f5b0c7e9d42"
 RESOURCE = Resource("guest-web1", UUID, "Started")
@@ -68,6 +69,13 @@ def test_pacemaker_forgets_a_guest_that_is_removed() -> None:
     assert plan_power.entrusted(plan, GuestSpec("web1", state="shutdown"), listed) is plan
 
 
+SAID = {
+    "crm_node": "hyper1\n",
+    "crm_mon": '<pacemaker-result><nodes><node name="hyper1" online="true" unclean="false"/><node name="hyper2" {}/>'
+    "</nodes></pacemaker-result>",
+}
+
+
 @pytest.mark.parametrize(
     ("there", "steps", "refused"),
     [
@@ -95,16 +103,62 @@ def test_a_guest_that_another_member_may_run_is_not_removed(
         found = UUID if there != "unknown to it" else UUID.replace("2", "3")
         return [(types.SimpleNamespace(UUIDString=lambda: found), there)]
 
-    monkeypatch.setattr(files_pacemaker, "others", lambda: ["hyper2"])
+    monkeypatch.setattr(command, "run", lambda program, *_words: SAID[program].format('online="true" unclean="false"'))
+    monkeypatch.setattr(files_pacemaker, "settle", lambda: asked.append("settled"))
     monkeypatch.setattr(run_pacemaker_removal, "opened", opened)
     monkeypatch.setattr(states, "of_all", of_all)
+    asks = ["qemu+tls://hyper2/system"]
     if refused:
         with pytest.raises(Refused, match=refused):
             run_pacemaker_removal.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
-    else:
-        plan = run_pacemaker_removal.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
-        assert plan.steps[-1] == Entrust("web1", "guest-web1", "Removed")
-    assert asked == ([] if steps else ["qemu+tls://hyper2/system"])
+        assert asked == asks
+        return
+    plan, again = run_pacemaker_removal.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
+    assert plan.steps[-1] == Entrust("web1", "guest-web1", "Removed")
+    assert asked == ([] if steps else asks) and bool(again) is not bool(steps)
+    if again:  # Pacemaker was starting it there
+        there = "running"
+        with pytest.raises(Refused, match="hyper2 has it running"):
+            again()
+        assert asked == [*asks, "settled", *asks]
+
+
+@pytest.mark.parametrize(
+    ("node", "asked"),
+    [
+        ('online="true" unclean="false"', True),
+        ('online="false" unclean="true"', True),
+        ('online="false" unclean="false"', False),
+    ],
+    ids=["seen", "lost", "fenced"],
+)
+def test_members_that_may_run_a_guest_are_asked(node: str, asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that is lost runs on until it is fenced."""
+    uris: list[str] = []
+
+    @contextlib.contextmanager
+    def opened(uri: str) -> t.Iterator[str]:
+        uris.append(uri)
+        yield uri
+
+    monkeypatch.setattr(command, "run", lambda program, *_words: SAID[program].format(node))
+    monkeypatch.setattr(run_pacemaker_removal, "opened", opened)
+    monkeypatch.setattr(states, "of_all", lambda _connection: [])
+    run_pacemaker_removal.entrusted(Plan(()), GONE, RESOURCE)
+    assert uris == (["qemu+tls://hyper2/system"] if asked else [])
+
+
+def test_the_look_is_made_again_while_pacemaker_looks_away(program: Path) -> None:
+    def again() -> None:
+        assert not (program.parent / "told").exists(), "the hold goes on"
+        raise Refused("hyper2 has it running; mend it")
+
+    with pytest.raises(Refused, match="hyper2 has it running"):
+        run_pacemaker.run(
+            Gate(check_mode=False), RESOURCE, [Entrust("web1", "guest-web1", "Removed")], print, again=again
+        )
+    assert (program.parent / "told").read_text() == f"{UUID} []\n", "nothing is removed, and Pacemaker takes over"
+    assert run_pacemaker.run(Gate(check_mode=True), RESOURCE, [Destroy("web1")], print, again=again) == []
 
 
 @pytest.fixture
