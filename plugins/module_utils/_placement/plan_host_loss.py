@@ -50,10 +50,13 @@ def homeless_of_cluster(hosts: t.Sequence[Host], policy: Policy) -> dict[str, li
     has room; only hosts with such guests.
     """
     found = {}
+    by_name = {host.name: host for host in hosts}
     for host in hosts:
-        its = dataclasses.replace(host, residents=tuple(guest for guest in host.residents if guest.members))
-        others = [other for other in hosts if other.name != host.name]
-        homeless = _homeless([its, *others], _Loss([host.name], frozenset({host.name})), policy)
+        protected = tuple(guest for guest in host.residents if guest.members)
+        members = frozenset[str]().union(*(guest.members for guest in protected)) - {host.name}
+        left = [by_name[name] for name in sorted(members) if name in by_name]
+        lost = dataclasses.replace(host, residents=protected)
+        homeless = _homeless([lost, *left], _Loss([host.name], frozenset({host.name})), policy) if protected else []
         if homeless:
             found[host.name] = [guest.name for guest in homeless]
     return found
