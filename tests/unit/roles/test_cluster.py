@@ -664,6 +664,61 @@ def test_a_guest_hangs_whose_agent_is_connected_and_answers_no_more(
     assert found == codes
 
 
+HOOK = "cannot start guest web1 here: hyper1 is in maintenance (drained) and takes no guests"
+
+
+@pytest.mark.parametrize(
+    ("action", "refused", "code", "says"),
+    [
+        ("start", "", 0, ""),
+        ("start", f"error: Hook script execution failed: status 1: corral.virt: {HOOK}", 1, HOOK),
+        ("start", "error: no such disk", 1, f"cannot start guest {GUEST['uuid']}: error: no such disk"),
+        ("migrate_from", "", 0, ""),
+    ],
+    ids=["starts", "refused by the hook", "fails", "arrives"],
+)
+def test_a_guest_that_comes_to_a_member_is_noted_at_once_or_says_first_why_not(
+    tmp_path: Path, action: str, refused: str, code: int, says: str
+) -> None:
+    """Within the next minute it may leave again; and crm_mon shows the first words."""
+    programs = {
+        "virsh": '[ "$2" != start ] || { [ -s refused ] && cat refused && exit 1; echo running >state; }; cat state',
+        "crm_node": "echo hyper1",
+        "cibadmin": "true",
+        "corral-keep": "true",
+        "pgrep": "true",
+        "systemctl": 'echo "$*" >>noted',
+    }
+    (tmp_path / "ocf-shellfuncs").write_text(OCF)
+    (tmp_path / "refused").write_text(refused)
+    (tmp_path / "state").write_text("shut off" if action == "start" else "running")
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    store = tmp_path / f".corral/guests/{GUEST['uuid']}"
+    store.mkdir(parents=True)
+    (store / "owner").write_text("{}")
+    known = {"OCF_RESKEY_uuid": GUEST["uuid"], "OCF_RESKEY_store": str(tmp_path)}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OCF_FUNCTIONS_DIR": str(tmp_path), **known}
+    agent = ["sh", str(ROLE / "files/guest"), action]
+    done = subprocess.run(agent, check=False, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (code, says)
+    noted = (tmp_path / "noted").read_text() if (tmp_path / "noted").exists() else ""
+    assert noted == ("" if code else "start --no-block corral-keep.service\n")
+
+
+def test_a_hold_lives_while_its_holder_does_and_a_device_is_asked_again_soon(tmp_path: Path) -> None:
+    assert PROGRAM.HELD_S > 2 * PROGRAM.RENEWED_S, "one renewal may be late"
+    cib = ET.fromstring(EMPTY)
+    applied(cib, {**NOTHING, "fencing": {"a": IPMI}, "guests": [kept(tmp_path, "web1", "<corral:ha/>")]})
+    timeouts = {
+        str(each.get("id")): int(str(option.get("value")).rstrip("s"))
+        for each in cib.iterfind(".//primitive")
+        for option in each.iterfind("meta_attributes/nvpair[@name='failure-timeout']")
+    }
+    assert timeouts["corral-fence-a"] < timeouts["guest-web1"]
+
+
 def test_a_guest_is_asked_by_its_agent_if_that_is_wanted(tmp_path: Path) -> None:
     """By an operation of its own: a resource whose options change is started anew."""
     cib = ET.fromstring(EMPTY)

@@ -8,12 +8,14 @@ import types
 import typing as t
 from pathlib import Path
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._power import (
     files_pacemaker,
@@ -225,3 +227,19 @@ def test_a_guest_that_it_does_not_get_back_is_told(program: Path) -> None:
     program.with_name("late").touch()
     with pytest.raises(Failed, match=r"cannot give guest-web1 back to Pacemaker: lost; crm_resource --refresh"):
         run(Destroy("web1"))
+
+
+def test_a_guest_that_pacemaker_starts_elsewhere_meanwhile_stays(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is off on all members when the removal is planned, and runs on another one when Pacemaker is held."""
+    connection = libvirt.open("test:///default")
+    connection.lookupByName("test").destroy()
+    said = iter([[], ["hyper2 has it running"]])
+    monkeypatch.setattr(run_pacemaker, "resource", lambda *_: RESOURCE)
+    monkeypatch.setattr(run_pacemaker_removal, "_elsewhere", lambda _uuid: next(said))
+    monkeypatch.setattr(files_pacemaker, "settle", lambda: None)
+    with pytest.raises(Refused, match=r"cannot remove test: .*hyper2 has it running"):
+        run_guest.converge(connection, GuestSpec("test", state="absent"), Gate(check_mode=False))
+    assert connection.lookupByName("test").isPersistent()
+    assert (program.parent / "told").read_text() == f"{UUID} []\n"
