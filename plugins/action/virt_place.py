@@ -251,7 +251,9 @@ def _homeless_warnings(
     """A warning for each member of a cluster with Pacemaker whose guests would find no room when it dies."""
     if asked.leave:
         return
-    protected = {str(item["name"]) for item in options["guests"] if (item.get("ha") or {}).get("mode") == "restart"}
+    wanted = {str(item["name"]): item.get("ha") for item in options["guests"]}
+    # What is no dictionary, the module refuses.
+    protected = {name for name, ha in wanted.items() if isinstance(ha, dict) and ha.get("mode") == "restart"}
     guests = {guest.name: guest for guest in asked.guests}
     going = [(guests[one.guest], one.host) for one in placed if one.host and not one.exists]
     members = {host: frozenset(info.get("members") or ()) for host, info in asked.usable.items()}

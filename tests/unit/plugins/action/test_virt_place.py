@@ -190,7 +190,7 @@ def test_protected_guests_without_room_after_the_loss_of_their_host_are_told() -
     plain = {**guest, "name": "plain", "uuid": "plain", "resource": ""}
     member = {**HOST, "members": ["h1", "h2"]}
 
-    def warnings(memory_mib: int, *, leave: bool = False, **ha: str) -> list[str]:
+    def warnings(memory_mib: int, ha: object = None, *, leave: bool = False) -> list[str]:
         used = {"memory_used_mib": memory_mib, "vcpus_used": 4}
         full = {**member, **used, "guests": [{**plain, "memory_mib": memory_mib}]}
         first = {**member, "memory_used_mib": 6000, "vcpus_used": 2, "guests": [guest]}
@@ -206,7 +206,8 @@ def test_protected_guests_without_room_after_the_loss_of_their_host_are_told() -
         "1 of its protected guests: db1"
     )
     assert warnings(4000, leave=True) == []
-    assert [line.split(",")[0] for line in warnings(1200, mode="restart")] == ["after the loss of h1"]
+    assert [line.split(",")[0] for line in warnings(1200, {"mode": "restart"})] == ["after the loss of h1"]
+    assert warnings(1200, "restart") == warnings(1200, []) == [], "the module refuses it"
 
 
 def test_a_path_is_no_image() -> None:
