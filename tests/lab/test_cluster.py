@@ -377,6 +377,12 @@ def test_a_protected_guest_that_is_purged_is_started_by_nobody() -> None:
         f"crm_mon --one-shot --inactive; cibadmin --query; ls {SHARED}; cat {SHARED}/.corral/guests/{uuid}/owner"
     )
     assert "guest-h" not in seen and "h-system" not in seen and "no longer defined on hyper1" in seen
+    # One that is off: the others are asked.
+    LAB.module("corral.virt.virt_domain", **guest)
+    on1(f"{KEEP}; crm_resource --wait")
+    command("force_off", guest="h")
+    assert "have Pacemaker forget h (guest-h)" in command("purge", guest="h", confirm="1")
+    assert "guest-h" not in on1("cibadmin --query") and "h-system" not in on1(f"ls {SHARED}")
 
 
 def test_a_member_that_leaves_hands_its_guest_over_alive() -> None:

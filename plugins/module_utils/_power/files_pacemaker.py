@@ -51,7 +51,7 @@ def members() -> tuple[str, str]:
 
 def settle() -> None:
     """Wait until Pacemaker does nothing of what it had begun; raises Failed after a minute."""
-    command.run("crm_resource", "--wait", f"--timeout={_SETTLE_S}s", timeout_s=_SETTLE_S + 10)
+    command.run("crm_resource", "--wait", f"--timeout={_SETTLE_S}", timeout_s=_SETTLE_S + 10)
 
 
 class PacemakerHold:
