@@ -10,7 +10,7 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
+from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import tls
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_step
 
 __all__ = ["entrusted"]
 
-P = t.TypeVar("P", bound="Plan[t.Any]")
+P = t.TypeVar("P", bound="step.Plan[t.Any]")
 
 
 def entrusted(plan: P, wanted: GuestSpec, found: Resource | None) -> tuple[P, t.Callable[[], None] | None]:

@@ -8,7 +8,6 @@ import types
 import typing as t
 from pathlib import Path
 
-import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
@@ -17,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._power import (
     files_pacemaker,
     plan_power,
@@ -230,16 +230,19 @@ def test_a_guest_that_it_does_not_get_back_is_told(program: Path) -> None:
 
 
 def test_a_guest_that_pacemaker_starts_elsewhere_meanwhile_stays(
-    program: Path, monkeypatch: pytest.MonkeyPatch
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is off on all members when the removal is planned, and runs on another one when Pacemaker is held."""
-    connection = libvirt.open("test:///default")
-    connection.lookupByName("test").destroy()
+    (tmp_path / "node.xml").write_text("<node/>")
     said = iter([[], ["hyper2 has it running"]])
     monkeypatch.setattr(run_pacemaker, "resource", lambda *_: RESOURCE)
     monkeypatch.setattr(run_pacemaker_removal, "_elsewhere", lambda _uuid: next(said))
     monkeypatch.setattr(files_pacemaker, "settle", lambda: None)
-    with pytest.raises(Refused, match=r"cannot remove test: .*hyper2 has it running"):
-        run_guest.converge(connection, GuestSpec("test", state="absent"), Gate(check_mode=False))
-    assert connection.lookupByName("test").isPersistent()
+    with opened(f"test://{tmp_path / 'node.xml'}") as connection:
+        connection.defineXML(
+            "<domain type='test'><name>web1</name><memory>1</memory><os><type>hvm</type></os></domain>"
+        )
+        with pytest.raises(Refused, match=r"cannot remove web1: .*hyper2 has it running"):
+            run_guest.converge(connection, GuestSpec("web1", state="absent"), Gate(check_mode=False))
+        assert connection.lookupByName("web1").isPersistent()
     assert (program.parent / "told").read_text() == f"{UUID} []\n"
