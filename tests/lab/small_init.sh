@@ -19,7 +19,7 @@ mkdir -p /etc/acpi/PWRF
 printf '#!/bin/sh\nsync\nmount -o remount,ro /disk\npoweroff -f\n' >/etc/acpi/PWRF/00000080
 chmod 755 /etc/acpi/PWRF/00000080
 acpid -d >/dev/null 2>&1 &
-# Answers libvirt as a guest agent, until it is asked to hang.
+# Answers libvirt's ping as a guest agent, until it is asked to hang; it shuts down by its button.
 agent() {
   while :; do
     while read -r line <&3; do
@@ -27,7 +27,8 @@ agent() {
       case $line in
       *hang*) sleep 99999 ;;
       *guest-sync*) echo "{\"return\":${id%%[!0-9]*}}" >&3 ;;
-      *) echo '{"return":{}}' >&3 ;;
+      *guest-ping*) echo '{"return":{}}' >&3 ;;
+      *) echo '{"error":{"class":"CommandNotFound","desc":"it only answers a ping"}}' >&3 ;;
       esac
     done
     sleep 0.2
