@@ -80,6 +80,7 @@ SHARED = (
 )  # as _system/locks.py has them
 MIGRATED, RELEASED, RECOVERING, RECOVERED = "migrated", "released", "recovering", "recovered"
 NOBODY, SAVED = "nobody", "saved"
+MOVED = "moved to "  # begins why nobody owns a guest in a directory that its first disk has left; the new one follows
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -271,6 +272,8 @@ def start_problem(
     for directory, owner in owners.items():
         if owner is None or (here and owner.uuid == here) or arriving:
             continue
+        if owner.why.startswith(MOVED) and directory == guest.directories[0]:
+            return f"its disk has {owner.why}, and the definition here is older; if it is not: corral-keep save"
         if not owner.uuid and not owner.waits:
             continue
         claim = shlex.join(["corral-keep", "claim", guest.uuid, directory, "--because", "REASON"])
@@ -326,6 +329,18 @@ def store(directory: str, uuid: str) -> str:
     if not _UUID.fullmatch(uuid):
         raise FailedError(f"{uuid} is no UUID")
     return os.path.join(directory, ".corral", "guests", uuid)
+
+
+def current(directory: str, uuid: str) -> str:
+    """The directory that has a guest's store now, also if its first disk has left the one that is named."""
+    for _ in range(OWNERS):
+        folder = store(directory, uuid)
+        owner = read_owner(folder)
+        if owner is None or not owner.why.startswith(MOVED):
+            return directory
+        trusted(folder)
+        directory = owner.why[len(MOVED) :]
+    raise FailedError(f"{folder}/owner: its disk has {owner.why}, which leads nowhere; corral-keep show lists guests")
 
 
 def made_folder(directory: str, uuid: str) -> str:
@@ -625,6 +640,8 @@ def save_noted(host: Host, guest: Guest, document: str, notes: Notes, *, active:
         if active and owner and owner.uuid == host.uuid:
             since = owner.since
         known = {"name": guest.name, "directory": guest.directories[0]}
+        if line["action"] in ("keep", "take") and note and note["directory"] != known["directory"]:
+            leave(host, guest, note["directory"])
         notes.kept[guest.uuid] = {**known, "ran": since, "claimed": line["action"] == "claimed"}
         notes.status[guest.uuid] = {**told(guest), "problem": line.get("problem", "")}
     except (FailedError, OSError) as error:
@@ -633,6 +650,19 @@ def save_noted(host: Host, guest: Guest, document: str, notes: Notes, *, active:
         if note:
             notes.kept[guest.uuid] = note
     return line
+
+
+def leave(host: Host, guest: Guest, directory: str) -> None:
+    """Have a directory that the first disk of a guest has left lead to the one that has it now."""
+    folder, now = store(directory, guest.uuid), store(guest.directories[0], guest.uuid)
+    if not os.path.isdir(folder):
+        return
+    with locked(folder):
+        owner, history = read_owner(folder), read_history(folder)
+        if owner and owner.uuid == host.uuid:
+            if history:
+                write(os.path.join(now, "history"), json.dumps(history).encode() + b"\n")
+            write_owner(folder, Owner("", "", utc(), MOVED + guest.directories[0]))
 
 
 def told(guest: Guest) -> dict[str, t.Any]:
@@ -723,8 +753,8 @@ def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
             try:
                 trusted(folder)
                 owner, document = read_owner(folder), read(os.path.join(folder, "domain.xml"))
-                if owner is None or document is None:
-                    continue  # being saved for the first time
+                if owner is None or document is None or owner.why.startswith(MOVED):
+                    continue  # being saved for the first time, or kept elsewhere
                 guest = guest_of(document.decode())
                 if not guest.protected:
                     continue  # until it is off
@@ -739,6 +769,7 @@ def show(host: Host, directory: str | None) -> t.Iterator[dict[str, t.Any]]:
 
 def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[str] = ()) -> None:
     """Make this host the owner of a guest."""
+    directory = current(directory, uuid)
     folder = store(directory, uuid)
     if not os.path.isdir(folder):
         os.stat(directory)  # of storage that does not answer: why
@@ -762,7 +793,7 @@ def claim(host: Host, uuid: str, directory: str, because: str, of: t.Collection[
 
 def define(host: Host, uuid: str, directory: str) -> None:
     """Define a guest from what is kept, with its UEFI variables and its TPM."""
-    folder = store(directory, uuid)
+    folder = store(current(directory, uuid), uuid)
     if not os.path.isdir(folder):
         raise FailedError(f"{folder} does not exist: the guest was never saved there; corral-keep show lists guests")
     trusted(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import io
 import itertools
 import json
 import os
@@ -447,6 +448,35 @@ def test_a_guest_that_is_removed_is_forgotten_with_what_names_it(
     ]
 
 
+def test_a_hold_outlives_a_write_that_fails_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As when the member that decides has died; its first write must succeed, as nobody has been told of a hold."""
+    cib = ET.fromstring(EMPTY)
+    guest = kept(tmp_path, "web1", "<corral:ha/>")
+    applied(cib, {**NOTHING, "fencing": {"a": IPMI}, "guests": [guest]})
+    writes: list[str] = []
+    fails = {2, 4, 6}
+
+    def run(*command: str, given: str | None = None, **_how: object) -> subprocess.CompletedProcess[str]:
+        if "--query" in command:
+            return subprocess.CompletedProcess(command, 0, ET.tostring(cib, encoding="unicode"), "")
+        writes.append(command[0] if not given else next(iter(re.findall("-held|Stopped", given)), ""))
+        code = 124 if len(writes) in fails else 0
+        return subprocess.CompletedProcess(command, code, "", "Timer expired" if code else "")
+
+    looks = iter([False, True])
+    monkeypatch.setattr(PROGRAM, "run", run)
+    monkeypatch.setattr(PROGRAM.time, "sleep", lambda _s: None)
+    monkeypatch.setattr(PROGRAM.select, "select", lambda *_: (["line"] if next(looks) else [], [], []))
+    monkeypatch.setattr("sys.stdin", io.StringIO("Stopped\n"))
+    assert PROGRAM.main(["hold", guest["uuid"]]) == 0 and capsys.readouterr().out == "held\n"
+    assert writes == ["-held", "-held", "-held", "Stopped", "Stopped", "crm_resource", "crm_resource", "-held"]
+    writes.clear()
+    fails.add(1)
+    assert PROGRAM.main(["hold", guest["uuid"]]) == 1 and not capsys.readouterr().out and writes == ["-held"]
+
+
 def test_guests_are_shown_with_whether_the_role_lists_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -635,30 +665,27 @@ def test_a_guest_hangs_whose_agent_is_connected_and_answers_no_more(
 ) -> None:
     (tmp_path / "ocf-shellfuncs").write_text(OCF)
     qemu = [sys.executable, "-c", "import time; time.sleep(99)", "-uuid", GUEST["uuid"], "-S"]
-    sleeper, other = subprocess.Popen(qemu), subprocess.Popen(qemu)
-    programs = {
-        "virsh": 'case "$2" in domstate) cat state;; *) cat answer; grep -q yes answer;; esac',
-        "pgrep": "cat pid",
-    }
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+    processes = [subprocess.Popen(qemu)]
+    virsh = 'case "$2" in domstate) cat state;; *) cat answer; grep -q yes answer;; esac'
+    (tmp_path / "virsh").write_text(f"#!/bin/sh\ncd {tmp_path}\n{virsh}\n")
+    (tmp_path / "virsh").chmod(0o755)
     agent = (ROLE / "files/guest").read_text().replace("/run/corral-cluster", str(tmp_path / "run"))
     known = {"OCF_RESKEY_uuid": GUEST["uuid"], "OCF_RESKEY_store": "/srv", "OCF_CHECK_LEVEL": "10"}
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OCF_FUNCTIONS_DIR": str(tmp_path), **known}
-    (tmp_path / "pid").write_text(str(sleeper.pid))
     found = []
     try:
         for answer in answers:
             (tmp_path / "state").write_text("paused" if answer == "paused" else "running")
             (tmp_path / "answer").write_text(DEAF if answer in ("paused", "other") else answer)
             if answer == "other":
-                (tmp_path / "pid").write_text(str(other.pid))
+                processes[0].kill()
+                processes[0].wait()
+                processes.append(subprocess.Popen(qemu))
             found.append(
                 subprocess.run(["sh", "-c", agent, "guest", "monitor"], check=False, env=environment).returncode
             )
     finally:
-        for process in (sleeper, other):
+        for process in processes:
             process.kill()
             process.wait()
     assert found == codes
@@ -686,7 +713,6 @@ def test_a_guest_that_comes_to_a_member_is_noted_at_once_or_says_first_why_not(
         "crm_node": "echo hyper1",
         "cibadmin": "true",
         "corral-keep": "true",
-        "pgrep": "true",
         "systemctl": 'echo "$*" >>noted',
     }
     (tmp_path / "ocf-shellfuncs").write_text(OCF)
@@ -705,6 +731,56 @@ def test_a_guest_that_comes_to_a_member_is_noted_at_once_or_says_first_why_not(
     assert (done.returncode, done.stderr.strip()) == (code, says)
     noted = (tmp_path / "noted").read_text() if (tmp_path / "noted").exists() else ""
     assert noted == ("" if code else "start --no-block corral-keep.service\n")
+
+
+KNOWN = "list*) echo $OCF_RESKEY_uuid;;"
+
+
+@pytest.mark.parametrize(
+    ("there", "nodes", "says"),
+    [
+        (f"{KNOWN} *) echo shut off;;", "hyper1 hyper2", ""),
+        ("list*) echo 11111111-7d0b-4a55-9a1c-3f5b0c7e9d42;;", "hyper1 hyper2", ""),
+        (f"{KNOWN} *) echo paused;;", "hyper1 hyper2", f"guest {GUEST['uuid']} is paused on hyper2"),
+        (
+            f"{KNOWN} *) echo 'error: Disconnected, error: failed to get domain'; exit 1;;",
+            "hyper1 hyper2",
+            f"guest {GUEST['uuid']} may run on hyper2, which says: error: Disconnected, error: failed to get domain",
+        ),
+        ("*) exit 124;;", "hyper1 hyper2", f"guest {GUEST['uuid']} may run on hyper2, which says: nothing"),
+        (f"{KNOWN} *) echo shut off;;", "", "cannot read who is in the cluster"),
+    ],
+    ids=["off", "unknown", "paused", "ends", "hangs", "no nodes"],
+)
+def test_a_member_that_does_not_say_that_a_guest_is_off_may_run_it(
+    tmp_path: Path, there: str, nodes: str, says: str
+) -> None:
+    programs = {
+        "virsh": f'shift; [ "$1" = --connect ] && {{ shift 2; case "$*" in {there} esac; exit; }}; '
+        'case "$1" in start) echo running >state;; esac; cat state',
+        "crm_node": f'case "$1" in --name) echo hyper1;; *) echo {nodes};; esac',
+        "cibadmin": "true",
+        "corral-keep": "true",
+        "systemctl": "true",
+    }
+    (tmp_path / "ocf-shellfuncs").write_text(OCF)
+    (tmp_path / "state").write_text("shut off")
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    store = tmp_path / f".corral/guests/{GUEST['uuid']}"
+    store.mkdir(parents=True)
+    (store / "owner").write_text("{}")
+    known = {
+        "OCF_RESKEY_uuid": GUEST["uuid"],
+        "OCF_RESKEY_store": str(tmp_path),
+        "OCF_RESKEY_CRM_meta_timeout": "90000",
+    }
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OCF_FUNCTIONS_DIR": str(tmp_path), **known}
+    agent = ["sh", str(ROLE / "files/guest"), "start"]
+    done = subprocess.run(agent, check=False, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.strip()) == (int(bool(says)), says)
+    assert (tmp_path / "state").read_text().strip() == ("shut off" if says else "running")
 
 
 def test_a_hold_lives_while_its_holder_does_and_a_device_is_asked_again_soon(tmp_path: Path) -> None:

@@ -293,6 +293,40 @@ def test_a_claim_while_the_guest_runs_notes_that_it_ran(keep: t.Any, shared: Pat
     assert [line["action"] for line in keep.save(host)] == ["give"]
 
 
+def test_a_disk_that_has_moved_leaves_no_second_definition(keep: t.Any, shared: Path) -> None:
+    """Else a host could be given the old one, and two would write the disks that have stayed."""
+    old, new = shared / "a", shared / "b"
+    for each in (old, new):
+        each.mkdir()
+    host = Libvirt(document(old / "web1.qcow2"))
+    assert [line["action"] for line in keep.save(host)] == ["take"]
+    history = [{"at": "2026", "from": "hyper3", "to": "hyper1", "why": "recovered from hyper3"}]
+    Path(keep.store(str(old), UUID), "history").write_text(json.dumps(history))
+    host.documents = [document(new / "web1.qcow2")]
+    for action in ("take", "keep"):
+        assert [line["action"] for line in keep.save(host)] == [action]
+        left = keep.read_owner(keep.store(str(old), UUID))
+        assert (left.uuid, left.why) == ("", f"moved to {new}")
+        assert keep.read_history(keep.store(str(new), UUID)) == history
+    assert [line["directory"] for line in keep.show(host, str(old))] == []
+    assert [line["directory"] for line in keep.show(host, str(new))] == [str(new)]
+    host.uuid, host.name = THERE, "hyper2"
+    keep.claim(host, UUID, str(old), "recovering from hyper1", [HERE])  # the name of the directory that Pacemaker knows
+    assert keep.read_owner(keep.store(str(new), UUID)).host == "hyper2"
+    here = keep.guest_of(document(new / "web1.qcow2"))
+    stale = keep.guest_of(document(old / "web1.qcow2"))
+    for guest, problem in ((here, ""), (stale, f"its disk has moved to {new}")):
+        owners = {place: keep.read_owner(keep.store(place, UUID)) for place in guest.directories}
+        assert keep.start_problem(guest, owners, THERE, arriving=False, why_unread="").startswith(problem)
+    assert not keep.start_problem(here, {str(new): None, str(old): left}, THERE, arriving=False, why_unread="")
+    host.documents = [document(old / "web1.qcow2")]  # and back
+    assert [line["action"] for line in keep.save(host)] == ["take"]
+    assert keep.current(str(new), UUID) == str(old) and keep.read_owner(keep.store(str(old), UUID)).uuid == THERE
+    keep.write_owner(keep.store(str(old), UUID), keep.Owner("", "", "2026", f"moved to {new}"))
+    with pytest.raises(keep.FailedError, match=r"which leads nowhere; corral-keep show lists guests"):
+        keep.define(host, UUID, str(new))
+
+
 def test_a_guest_that_runs_is_given_up_when_it_is_off(keep: t.Any, shared: Path) -> None:
     """But what is kept says at once that nobody may start it elsewhere."""
     host, folder = Libvirt(document(shared / "web1.qcow2")), Path(keep.store(str(shared), UUID))
