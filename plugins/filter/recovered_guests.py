@@ -35,8 +35,8 @@ options:
     required: true
   found:
     description: Results of M(corral.virt.virt_backup_info) with its option C(needs) (C(backups)) and of
-      M(corral.virt.virt_host_info) (C(hosts)), by living hypervisor, and hypervisors that did not answer (C(silent)).
-      They tell which guests were on disks of the dead hypervisor alone.
+      M(corral.virt.virt_host_info) (C(hosts)), by living hypervisor, hypervisors that did not answer (C(silent)), and
+      whether the dead one is in the inventory (C(known)).
     type: dict
     default: {}
 """
@@ -56,7 +56,8 @@ _value:
     C(priority) and C(place), the options for M(corral.virt.virt_place); with C(restored), the guests of
     C(from_backup), each with C(name), C(uuid), C(point), C(hosts) and C(place); with C(lost), texts about all guests
     that only the hypervisor had; with C(refused) for M(corral.virt.virt_place); with C(stays), texts about guests that
-    are not recovered; and with C(problems), texts that refuse all of it.
+    are not recovered; with C(problems), texts that refuse all of it; with C(hosts) for M(corral.virt.virt_place),
+    without old definitions of these guests; and with C(answers), whether the hypervisor does.
   type: dict
 """
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
@@ -17,6 +18,8 @@ __all__ = ["RECOVERING", "Kept", "Recovery", "recovered"]
 Result = t.Mapping[str, t.Any]
 _KEEPING = "set hypervisor_keeps_definitions: true, and run the role corral.virt.hypervisor"
 _NO_PROGRAM = 127  # the host keeps no definitions
+_MIGRATED = "migrated"  # why nobody owns a guest that has left its host
+_LIST = "ansible-playbook corral.virt.list shows the hypervisors"
 RECOVERING = "recovering from "  # begins why a host owns a guest that it has not started yet
 
 
@@ -40,7 +43,8 @@ class Kept:
 @dataclasses.dataclass(frozen=True)
 class Recovery:
     """The guests, those of highest priority first; those that are restored from a backup, and texts about all that
-    could be; where each cannot be; what stays, and what refuses all of it.
+    could be; where each cannot be; what stays, and what refuses all of it. `hosts` are those of `found` as placement is
+    to see them; `answers` tells whether the hypervisor does, so that its guests run.
     """
 
     guests: list[Kept]
@@ -49,6 +53,8 @@ class Recovery:
     refused: list[dict[str, str]]
     stays: list[str]
     problems: list[str]
+    hosts: dict[str, Result]
+    answers: bool
 
 
 def recovered(
@@ -60,15 +66,23 @@ def recovered(
 ) -> Recovery:
     """What is to be recovered. `shown` are the results of `corral-keep show` by living hypervisor, `reached` those of
     looks at ports of the dead one, `fence` is its variable `virt_fence`. `found` has the results of `virt_backup_info`
-    (`backups`) and `virt_host_info` (`hosts`) by living hypervisor, and those that did not answer (`silent`).
+    (`backups`) and `virt_host_info` (`hosts`) by living hypervisor, those that did not answer (`silent`), and whether
+    the dead one is in the inventory (`known`).
     """
     dead, hosts = str(arguments["host"]), found.get("hosts", {})
     lines = {host: _lines(result) for host, result in shown.items() if result.get("rc") == 0}
     silent = {host: result for host, result in shown.items() if host not in lines}
     unknown = [f"{host} cannot tell what is kept: {_reason(result)}" for host, result in silent.items()]
-    kept = _by_guest(lines)
+    kept, stays = _by_guest(lines)
     restored, texts, problems = _restored(dead, arguments, found, kept)
-    guests, refused, stays = _guests(kept, arguments, [*lines])
+    guests, refused, left = _guests(kept, arguments, [*lines])
+    stays += left
+    if guests or stays:
+        problems += [*_same_machine(dead, lines, kept), *_unseen(dead, found.get("silent", ()), problems)]
+    elif not (texts or found.get("known", True)):
+        problems.append(f"host: nothing is known of {dead}: no guest is kept of it, and it is not in the inventory; {_LIST}")
+    hosts, namesakes = _without_copies(hosts, guests)
+    refused += namesakes
     nobody = f"no hypervisor can tell what is kept: {'; '.join(unknown)}; {_KEEPING}"
     problems += _unheard(dead, silent) if lines or texts else [nobody]
     refused += [
@@ -84,6 +98,8 @@ def recovered(
         refused,
         [*(unknown if lines else ()), *stays],  # a site need not keep definitions to restore from backups
         [*_proof(dead, reached, arguments, fence), *problems],
+        hosts,
+        any(map(_open, (look for looks in reached.values() for look in looks))),
     )
 
 
@@ -92,7 +108,7 @@ def _guests(
 ) -> tuple[list[Kept], list[dict[str, str]], list[str]]:
     """The guests that are claimed, where each cannot be, and what stays. `hosts` are those that tell what is kept."""
     dead, asked = str(arguments["host"]), arguments.get("guests") or ()
-    guests, refused, stays = list[Kept](), list[dict[str, str]](), list[str]()
+    guests, refused, stays, done = list[Kept](), list[dict[str, str]](), list[str](), set[str]()
     for uuid, seen in kept.items():
         one = next(iter(seen.values()))
         name = str(one.get("guest") or uuid)
@@ -100,17 +116,27 @@ def _guests(
             stays.append(f"{name}: {problem}")
             continue
         owner, chosen = one["owner"], _chosen(seen, dead)
-        if (owner["host"] != dead and not chosen) or (asked and name not in asked):
+        if not (owner["host"] == dead or owner["why"] == RECOVERING + dead or _lost(seen)) or (asked and name not in asked):
             continue
         runs = sorted(host for host, line in seen.items() if line["active"])
+        place = f"{uuid} {shlex.quote(one['directory'])}"
+        if runs == [chosen]:
+            done.add(name)  # by an interrupted run
+            continue
         if runs:
-            claim = f"corral-keep claim {uuid} {one['directory']} --because 'it runs here'"
+            claim = f"corral-keep claim {place} --because 'it runs here'"
             stays.append(f"{name}: it runs on {runs[0]}, which does not own it; on {runs[0]}: {claim}")
+            continue
+        if owner["why"] == RECOVERING + dead and not chosen:
+            stays.append(
+                f"{name}: an interrupted run has chosen {owner['host']}, which was not asked; run it without --limit, or, if "
+                f"{owner['host']} is dead, too: ansible-playbook corral.virt.recover -e host={owner['host']}"
+            )
             continue
         guests.append(_kept(name, uuid, one, chosen, defined=bool(chosen and seen[chosen]["defined"]), hosts=hosts))
         why = f"it does not see {one['directory']}"
         refused += [{"name": name, "host": host, "why": why} for host in hosts if host not in seen]
-    known = {one.name for one in guests}
+    known = {one.name for one in guests} | done
     return guests, refused, [*stays, *(f"{name}: {dead} owns no such guest" for name in asked if name not in known)]
 
 
@@ -181,13 +207,72 @@ def _reason(result: Result) -> str:
     return str(result.get("stderr") or result.get("msg") or "no answer").strip()
 
 
-def _by_guest(lines: t.Mapping[str, t.Sequence[Result]]) -> dict[str, dict[str, Result]]:
-    """What each host tells of each guest."""
+def _by_guest(lines: t.Mapping[str, t.Sequence[Result]]) -> tuple[dict[str, dict[str, Result]], list[str]]:
+    """What each host tells of each guest; texts about those that are kept in two directories, which are left out."""
     found: dict[str, dict[str, Result]] = {}
+    places: dict[str, dict[str, str]] = {}
     for host, each in lines.items():
         for line in each:
             found.setdefault(str(line["uuid"]), {})[host] = line
-    return found
+            places.setdefault(str(line["uuid"]), {})[str(line["directory"])] = str(line.get("saved", "unknown"))
+    texts = []
+    for uuid, saved in places.items():
+        if len(saved) > 1:
+            name = next(iter(found.pop(uuid).values())).get("guest") or uuid
+            where = " and ".join(f"{place}, saved {at}" for place, at in sorted(saved.items(), key=lambda one: one[1]))
+            old = shlex.quote(f"{min(saved, key=lambda place: saved[place])}/.corral/guests/{uuid}")
+            texts.append(f"{name}: it is kept in {where}: its disk has moved; if the first has no disk of it any more: rm -r {old}")
+    return found, texts
+
+
+def _lost(seen: t.Mapping[str, Result]) -> bool:
+    """True for a guest that had migrated to a host which had no time to become its owner: nobody has it."""
+    owners = [line["owner"] for line in seen.values()]
+    return all(not one["uuid"] and one["why"] == _MIGRATED for one in owners) and not any(
+        line["defined"] for line in seen.values()
+    )
+
+
+def _same_machine(
+    dead: str, lines: t.Mapping[str, t.Sequence[Result]], kept: t.Mapping[str, t.Mapping[str, Result]]
+) -> t.Iterator[str]:
+    """Why hosts cannot be told apart: libvirt's hook lets a guest start on all that have the UUID of its owner."""
+    uuids = {host: str(line["host_uuid"]) for host, each in lines.items() for line in each if "host_uuid" in line}
+    owners = [line["owner"] for seen in kept.values() for line in seen.values() if "owner" in line]
+    uuids |= {dead: str(one["uuid"]) for one in owners if one["host"] == dead and one["uuid"]}
+    for uuid in sorted({*uuids.values()}):
+        if len(same := sorted(host for host in uuids if uuids[host] == uuid)) > 1:
+            yield (
+                f"{' and '.join(same)} are one machine, or clones that libvirt knows by one UUID, {uuid}; set another host_uuid "
+                "in libvirtd.conf of each clone"
+            )
+
+
+def _unseen(dead: str, silent: t.Sequence[str], problems: t.Sequence[str]) -> t.Iterator[str]:
+    """Hosts that may run a guest which has migrated there before its host died."""
+    for host in silent:
+        if not any(one.startswith(f"{host} does not answer") for one in problems):
+            yield f"{host} does not answer, and may run guests of {dead}; start it, or, if it is off: --limit '!{host}'"
+
+
+def _without_copies(
+    hosts: t.Mapping[str, Result], guests: t.Sequence[Kept]
+) -> tuple[dict[str, Result], list[dict[str, str]]]:
+    """Hosts without their definitions of the guests, which are old; and where another guest has the name of one."""
+    uuids, names = {one.uuid for one in guests}, {one.name: one.uuid for one in guests}
+    found, refused = dict[str, Result](), list[dict[str, str]]()
+    for host, result in hosts.items():
+        found[host] = result
+        if "host" not in result:
+            continue
+        there = [one for one in result["host"]["guests"] if one["uuid"] not in uuids]
+        for one in there:
+            if one["name"] in names:
+                why = f"it has another guest of this name (UUID {one['uuid']}); virsh domrename it"
+                refused.append({"name": one["name"], "host": host, "why": why})
+        there = [{**one, "name": one["uuid"]} if one["name"] in names else one for one in there]
+        found[host] = {**result, "host": {**result["host"], "guests": there}}
+    return found, refused
 
 
 def _chosen(seen: t.Mapping[str, Result], dead: str) -> str:
@@ -216,5 +301,5 @@ def _kept(name: str, uuid: str, line: Result, chosen: str, *, defined: bool, hos
         **({"machine": needs["machine"]} if needs["machine"] else {}),
         **({"host": chosen} if chosen else {}),
     }
-    of, saved = line["owner"]["uuid"], line["saved"]
+    of, saved = line["owner"]["uuid"] or "nobody", line["saved"]
     return Kept(name, uuid, line["directory"], of, chosen, defined, saved, needs["priority"], place)

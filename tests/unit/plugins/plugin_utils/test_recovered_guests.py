@@ -113,7 +113,79 @@ def test_a_guest_that_an_interrupted_run_claimed_goes_on_where_it_was_claimed() 
     [one] = told(line(owner=owner, defined=True))["guests"]
     assert (one["host"], one["defined"], one["place"]["host"]) == ("hyper1", True, "hyper1")
     assert not told(line(owner={**owner, "why": "recovered from hyper2"}))["guests"], "it is only off"
-    assert not told(line(owner={**owner, "uuid": "c"}))["guests"], "on a host that does not answer"
+    other = told(line(owner={**owner, "host": "hyper3", "uuid": "c"}))
+    assert not other["guests"] and "web1: an interrupted run has chosen hyper3, which was not asked" in other["stays"][0]
+    for guests in ([], ["web1"]):
+        ready = told(line(owner=owner, defined=True, active=True), guests=guests)
+        assert not ready["guests"] and not ready["stays"], "it had started the guest, too"
+
+
+NOBODY = {"host": "", "uuid": "", "since": "2026", "why": "migrated"}
+
+
+@pytest.mark.parametrize(
+    ("owner", "defined", "recovered"),
+    [
+        (NOBODY, False, ["nobody"]),
+        (NOBODY, True, []),
+        ({**NOBODY, "why": "released on hyper2"}, False, []),
+        ({**NOBODY, "why": "no longer defined on hyper2"}, False, []),
+    ],
+)
+def test_a_guest_that_had_just_migrated_to_the_dead_host_is_claimed_of_nobody(
+    owner: dict[str, str], defined: bool, recovered: list[str]
+) -> None:
+    """Its new host had no time to become its owner; nobody who lives has it."""
+    found = told(line(owner=owner), also={"hyper3": shown(line(owner=owner, defined=defined, host_uuid="c"))})
+    assert [one["of"] for one in found["guests"]] == recovered
+
+
+def test_a_guest_may_run_on_a_host_that_does_not_answer() -> None:
+    """It may have migrated there a moment before its host died."""
+
+    def problems(*lines: dict[str, t.Any], **found: t.Any) -> list[str]:
+        given = {"host": "hyper2", "confirm_dead": "hyper2", "from_backup": found.pop("asked", [])}
+        return t.cast("list[str]", recovered_guests({"hyper1": shown(*lines)}, {}, given, {}, found)["problems"])
+
+    [problem] = problems(line(), silent=["hyper3"])
+    assert problem.startswith("hyper3 does not answer, and may run guests of hyper2") and "--limit '!hyper3'" in problem
+    assert problems(silent=["hyper3"]) == []
+    asked = problems(line(), silent=["hyper3"], asked=["db1"], backups={"hyper1": {"guests": [backed_up("db1", "1", 60)]}})
+    assert len(asked) == 1, "told once"
+    [problem] = problems(known=False)
+    assert "nothing is known of hyper2" in problem and problems(line(), known=False) == []
+
+
+def test_machines_with_one_uuid_are_told() -> None:
+    """libvirt's hook lets the guest of one start on the other."""
+    [problem] = told(line(host_uuid=DEAD))["problems"]
+    assert problem.startswith("hyper1 and hyper2 are one machine, or clones") and "host_uuid" in problem
+    [problem] = told(line(), also={"hyper3": shown(line())})["problems"]
+    assert problem.startswith("hyper1 and hyper3 are one machine")
+
+
+def test_a_guest_that_is_kept_twice_is_left_to_a_person() -> None:
+    found = told(line(directory="/b", saved="2026-2"), line(directory="/a b", saved="2026-1"))
+    assert not found["guests"] and found["stays"] == [
+        "web1: it is kept in /a b, saved 2026-1 and /b, saved 2026-2: its disk has moved; if the first has no disk of it any more: "
+        f"rm -r '/a b/.corral/guests/{WEB}'"
+    ]
+
+
+def test_old_definitions_and_namesakes_do_not_choose_the_host() -> None:
+    there = {"hyper1": [{"uuid": WEB, "name": "web1"}], "hyper3": [{"uuid": "c", "name": "web1"}, {"uuid": DB, "name": "db1"}]}
+    hosts = {host: {"host": {"uuid": host, "guests": guests}} for host, guests in there.items()}
+    shows = {"hyper1": shown(line(defined=True)), "hyper3": shown(line(host_uuid="c"))}
+    given = {"host": "hyper2", "confirm_dead": "hyper2"}
+    found = recovered_guests(shows, {}, given, {}, {"hosts": {**hosts, "hyper4": {"msg": "failed"}}})
+    assert [one["name"] for one in found["guests"]] == ["web1"] and not found["problems"]
+    assert {host: one.get("host", {}).get("guests") for host, one in found["hosts"].items()} == {
+        "hyper1": [],
+        "hyper3": [{"uuid": "c", "name": "c"}, {"uuid": DB, "name": "db1"}],
+        "hyper4": None,
+    }
+    [refused] = found["refused"]
+    assert refused["host"] == "hyper3" and "another guest of this name (UUID c); virsh domrename it" in refused["why"]
 
 
 def test_a_guest_that_runs_or_that_cannot_be_read_is_not_started() -> None:
