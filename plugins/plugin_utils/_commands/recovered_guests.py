@@ -73,29 +73,24 @@ def recovered(
     lines = {host: _lines(result) for host, result in shown.items() if result.get("rc") == 0}
     silent = {host: result for host, result in shown.items() if host not in lines}
     unknown = [f"{host} cannot tell what is kept: {_reason(result)}" for host, result in silent.items()]
-    kept, stays = _by_guest(lines)
+    kept, stays = _by_guest(lines, dead)
     restored, texts, problems = _restored(dead, arguments, found, kept)
     guests, refused, left = _guests(kept, arguments, [*lines])
     stays += left
     if guests or stays:
         problems += [*_same_machine(dead, lines, kept), *_unseen(dead, found.get("silent", ()), problems)]
     elif not (texts or found.get("known", True)):
-        problems.append(f"host: nothing is known of {dead}: no guest is kept of it, and it is not in the inventory; {_LIST}")
+        problems.append(
+            f"host: nothing is known of {dead}: no guest is kept of it, and it is not in the inventory; {_LIST}"
+        )
     hosts, namesakes = _without_copies(hosts, guests)
-    refused += namesakes
     nobody = f"no hypervisor can tell what is kept: {'; '.join(unknown)}; {_KEEPING}"
     problems += _unheard(dead, silent) if lines or texts else [nobody]
-    refused += [
-        {"name": one.name, "host": host, "why": f"it has no backup {one.point}"}
-        for one in restored
-        for host in hosts
-        if host not in one.hosts
-    ]
     return Recovery(
         sorted(guests, key=lambda one: (-one.priority, one.name)),
         restored,
         texts,
-        refused,
+        [*refused, *namesakes, *_without_backup(restored, hosts)],
         [*(unknown if lines else ()), *stays],  # a site need not keep definitions to restore from backups
         [*_proof(dead, reached, arguments, fence), *problems],
         hosts,
@@ -116,7 +111,9 @@ def _guests(
             stays.append(f"{name}: {problem}")
             continue
         owner, chosen = one["owner"], _chosen(seen, dead)
-        if not (owner["host"] == dead or owner["why"] == RECOVERING + dead or _lost(seen)) or (asked and name not in asked):
+        if not (owner["host"] == dead or owner["why"] == RECOVERING + dead or _lost(seen)) or (
+            asked and name not in asked
+        ):
             continue
         runs = sorted(host for host, line in seen.items() if line["active"])
         place = f"{uuid} {shlex.quote(one['directory'])}"
@@ -129,8 +126,8 @@ def _guests(
             continue
         if owner["why"] == RECOVERING + dead and not chosen:
             stays.append(
-                f"{name}: an interrupted run has chosen {owner['host']}, which was not asked; run it without --limit, or, if "
-                f"{owner['host']} is dead, too: ansible-playbook corral.virt.recover -e host={owner['host']}"
+                f"{name}: an interrupted run has chosen {owner['host']}, which was not asked; run it without --limit, or, "
+                f"if {owner['host']} is dead, too: ansible-playbook corral.virt.recover -e host={owner['host']}"
             )
             continue
         guests.append(_kept(name, uuid, one, chosen, defined=bool(chosen and seen[chosen]["defined"]), hosts=hosts))
@@ -154,6 +151,14 @@ def _restored(
         texts.append(f"to restore those that still exist, add -e from_backup={','.join(others)}")
     problems = list(lost_guests.problems(lost, asked, backups, hosts, found.get("silent", ())))
     return [one for one in lost if one.name in asked and one.point], texts, problems
+
+
+def _without_backup(restored: t.Sequence[lost_guests.Lost], hosts: t.Iterable[str]) -> t.Iterator[dict[str, str]]:
+    """Where guests cannot be restored."""
+    for host in hosts:
+        for one in restored:
+            if host not in one.hosts:
+                yield {"name": one.name, "host": host, "why": f"it has no backup {one.point}"}
 
 
 def _unheard(dead: str, silent: t.Mapping[str, Result]) -> t.Iterator[str]:
@@ -207,21 +212,26 @@ def _reason(result: Result) -> str:
     return str(result.get("stderr") or result.get("msg") or "no answer").strip()
 
 
-def _by_guest(lines: t.Mapping[str, t.Sequence[Result]]) -> tuple[dict[str, dict[str, Result]], list[str]]:
-    """What each host tells of each guest; texts about those that are kept in two directories, which are left out."""
+def _by_guest(lines: t.Mapping[str, t.Sequence[Result]], dead: str) -> tuple[dict[str, dict[str, Result]], list[str]]:
+    """What each host tells of each guest; texts about those of the dead one that are kept twice, which are left out."""
     found: dict[str, dict[str, Result]] = {}
     places: dict[str, dict[str, str]] = {}
     for host, each in lines.items():
         for line in each:
             found.setdefault(str(line["uuid"]), {})[host] = line
-            places.setdefault(str(line["uuid"]), {})[str(line["directory"])] = str(line.get("saved", "unknown"))
+            if line.get("owner", {}).get("host") == dead:
+                places.setdefault(str(line["uuid"]), {})[str(line["directory"])] = str(line["saved"])
     texts = []
     for uuid, saved in places.items():
         if len(saved) > 1:
-            name = next(iter(found.pop(uuid).values())).get("guest") or uuid
-            where = " and ".join(f"{place}, saved {at}" for place, at in sorted(saved.items(), key=lambda one: one[1]))
-            old = shlex.quote(f"{min(saved, key=lambda place: saved[place])}/.corral/guests/{uuid}")
-            texts.append(f"{name}: it is kept in {where}: its disk has moved; if the first has no disk of it any more: rm -r {old}")
+            name, old = next(iter(found.pop(uuid).values()))["guest"], min(saved, key=lambda place: saved[place])
+            where = " and ".join(
+                f"{place}, saved {saved[place]}" for place in sorted(saved, key=lambda place: saved[place])
+            )
+            remove = f"rm -r {shlex.quote(f'{old}/.corral/guests/{uuid}')}"
+            texts.append(
+                f"{name}: it is kept in {where}, as its disk has moved; if {old} has no disk of it any more: {remove}"
+            )
     return found, texts
 
 
@@ -239,12 +249,12 @@ def _same_machine(
     """Why hosts cannot be told apart: libvirt's hook lets a guest start on all that have the UUID of its owner."""
     uuids = {host: str(line["host_uuid"]) for host, each in lines.items() for line in each if "host_uuid" in line}
     owners = [line["owner"] for seen in kept.values() for line in seen.values() if "owner" in line]
-    uuids |= {dead: str(one["uuid"]) for one in owners if one["host"] == dead and one["uuid"]}
+    uuids.update((dead, str(one["uuid"])) for one in owners if one["host"] == dead and one["uuid"])
     for uuid in sorted({*uuids.values()}):
         if len(same := sorted(host for host in uuids if uuids[host] == uuid)) > 1:
             yield (
-                f"{' and '.join(same)} are one machine, or clones that libvirt knows by one UUID, {uuid}; set another host_uuid "
-                "in libvirtd.conf of each clone"
+                f"{' and '.join(same)} are one machine, or clones that libvirt knows by one UUID, {uuid}; set another "
+                "host_uuid in libvirtd.conf of each clone"
             )
 
 
