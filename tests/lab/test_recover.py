@@ -289,6 +289,33 @@ def test_a_run_that_is_killed_is_continued() -> None:
     assert {name: runs_on(name) for name in ("a", "b", "c")} == {name: ["hyper1"] for name in "abc"}
 
 
+def test_a_guest_whose_disk_has_moved_starts_from_where_it_is() -> None:
+    """Its old directory leads there; a host with the old definition does not start it from a copy that was left."""
+    made("g")
+    for on in (on1, on2):
+        pool = f"virsh -q pool-define-as other dir --target {SHARED}/other; virsh -q pool-start other"
+        on(f"mkdir -p {SHARED}/other; virsh -q pool-info other >/dev/null 2>&1 || {{ {pool}; }}")
+    on2(f"virsh -q dumpxml g --inactive >{SHARED}/g.xml; cp {SHARED}/g-system* /root/")
+    on1(f"virsh -q define {SHARED}/g.xml")
+    moved = {"name": "g", "disk": "system", "pool": "other"}
+    LAB.tell({"corral.virt.virt_disk_move": moved, "register": "told"}, hosts="hyper2")
+    until(lambda: f"{SHARED}/other" in on2('corral-keep show | grep -o \'"directory": "[^"]*\''), 90)
+    assert on2("corral-keep show").count("\n") == 0 and "moved to" in owner_why("g")
+    on2(f"cp /root/g-system* {SHARED}/")
+    refused = on1("virsh start g 2>&1; true")
+    assert f"its disk has moved to {SHARED}/other" in refused, refused
+    power("hyper2", on=False)
+    LAB.run(*CONFIRMED)
+    assert on1("virsh list --name") == "g" and f"{SHARED}/other" in on1("virsh domblklist g")
+    writes("g", "hyper1")
+
+
+def owner_why(name: str) -> str:
+    """Why the directory that a guest's disk has left has no owner."""
+    told = on1(f"cat {SHARED}/.corral/guests/$(virsh domuuid {name})/owner")
+    return str(json.loads(told)["why"])
+
+
 def test_a_migration_hands_the_guest_over_also_by_hand() -> None:
     made("g")
     LAB.tell({"corral.virt.virt_migrate": {"name": "g", "dest": "hyper1"}, "register": "told"}, hosts="hyper2")

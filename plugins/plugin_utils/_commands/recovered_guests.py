@@ -126,8 +126,8 @@ def _guests(
             continue
         if owner["why"] == RECOVERING + dead and not chosen:
             stays.append(
-                f"{name}: an interrupted run has chosen {owner['host']}, which was not asked; run it without --limit, or, "
-                f"if {owner['host']} is dead, too: ansible-playbook corral.virt.recover -e host={owner['host']}"
+                f"{name}: an interrupted run has chosen {owner['host']}, which was not asked; run it without --limit, "
+                f"or, if {owner['host']} is dead, too: ansible-playbook corral.virt.recover -e host={owner['host']}"
             )
             continue
         guests.append(_kept(name, uuid, one, chosen, defined=bool(chosen and seen[chosen]["defined"]), hosts=hosts))
