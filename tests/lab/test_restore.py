@@ -208,7 +208,7 @@ def test_in_place(points: tuple[str, str, str]) -> None:
     damaged = on(f"sha256sum < {IMAGES}/g.raw").split()[0]
     assert "to confirm it, set confirm: g" in refused()
     on("virsh -q start g")
-    assert "it is running; shut it down (virsh shutdown g)" in refused(confirm="g")
+    assert "it is running; shut it down (ansible-playbook corral.virt.shutdown -e guest=g)" in refused(confirm="g")
     on("virsh -q destroy g")
     before = on("virsh dumpxml --inactive g | sed '/<metadata>/,/<.metadata>/d'")
     made = done(confirm="g", point=points[1])

@@ -676,7 +676,7 @@ DEFAULT_BUDGET_KIB = 3
 BUDGETS_KIB = {
     "virt_domain": 338,  # with all that is looked at before a disk or a definition goes, and the check of seeds
     "virt_domains": 338,  # and all that a definition may need of its host
-    "virt_domain_info": 158,
+    "virt_domain_info": 159,
     "virt_host_info": 65,  # with thin pools, and the notes on disks that are being removed
     "virt_image": 179,  # likewise, and every style of lists of checksums, and archives
 }
@@ -687,7 +687,7 @@ BUDGETS_KIB |= {
     "virt_pool_info": 77,  # with the thin pools of volume groups
     "virt_nwfilter": 80,
     "virt_nwfilter_info": 70,
-    "virt_disk_move": 255,  # with what goes on in the background, and logical volumes
+    "virt_disk_move": 256,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 262,
     "virt_backup": 146,
     "virt_backup_files": 64,
@@ -705,7 +705,7 @@ BUDGETS_KIB |= {
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
 # hosts know of a block device, a pool or a server. It carries snapshots, with their files.
-BUDGETS_KIB |= {"virt_migrate": 296, "virt_migrations": 296, "virt_tls": 51}
+BUDGETS_KIB |= {"virt_migrate": 297, "virt_migrations": 296, "virt_tls": 51}
 BUDGETS_KIB |= {
     "virt_state": 76,  # with what a guest does that is asked to shut down
     "virt_state_info": 21,  # who copies a definition copies its record: it tells whose it is

@@ -521,7 +521,7 @@ def _of_the_guest(scene: RestoreScene) -> t.Iterator[VirtError]:
     found, spec, host, cannot = t.cast(FoundGuest, scene.found), scene.spec, scene.host, scene.cannot
     kept = host.kept(found.uuid)
     if found.active:
-        stop = shlex.join(["virsh", "shutdown", found.name])
+        stop = shlex.join(["ansible-playbook", "corral.virt.shutdown", "-e", f"guest={found.name}"])
         yield Refused(f"{cannot}: it is running; shut it down ({stop}), or set name to restore it as another guest")
     if not found.persistent:
         yield Refused(f"{cannot}: it is transient; define it first (virsh define)")

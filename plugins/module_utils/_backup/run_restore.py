@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
 import typing as t
@@ -44,6 +45,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, metadata
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
+from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvirt_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.run_snapshot import GuestSnapshotHost
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -153,7 +155,11 @@ class RestoreWork:
         """Plan and do; the plan, and what its steps returned."""
         made = plan_restore.plan(plan_restore.scene(self.spec, self.host))
         self._uuid = made.uuid
-        return made, gate.run(made.steps, self.do)
+        resource = run_pacemaker.resource(self.connection, made.uuid)
+        if made.steps:
+            left = run_pacemaker.as_left(made.name, resource, runs=bool(self.spec.run or self.spec.instant))
+            made = dataclasses.replace(made, steps=(*made.steps, *left))
+        return made, run_pacemaker.run(gate, resource, made.steps, self.do, stops=bool(made.steps))
 
     def do(self, step: plan_guest_steps.GuestStep) -> object:
         """Do one step."""

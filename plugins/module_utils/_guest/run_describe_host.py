@@ -53,7 +53,7 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
     """
     node = libvirt_query.node(connection)
     capabilities = xml_host.host(libvirt_query.capabilities(connection))
-    found = run_summary.guests(connection, xml_host_devices.bound)
+    found = run_summary.guests(connection, _more)
     used_mib = run_summary.memory_used_mib(found)
     bridges, networks = libvirt_query.links(connection)
     pools = _pools(connection, node["uri"])
@@ -86,6 +86,10 @@ def describe_host(connection: t.Any, *, cpus: t.Sequence[str] = ()) -> dict[str,
         "removed_disks": run_removed_disks.describe(node["uri"], answering, capabilities["uuid"]),
         "guests": [_brief(guest, pools, capabilities["arch"]) for guest in found],
     }
+
+
+def _more(root: t.Any) -> dict[str, t.Any]:
+    return {**xml_host_devices.bound(root), "apart": run_summary.apart(root)}
 
 
 def _capable(connection: t.Any, virt_type: str, machines: t.Sequence[str]) -> dict[str, t.Any]:
@@ -140,6 +144,7 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Sequence[t.Mapping[str, t.Any]
         "platform": guest["platform"] if guest["arch"] == arch else [],
         "pools": sorted(holding | named),
         "tags": guest["tags"],
+        "apart": guest["apart"],
         "unfinished": guest["unfinished"],
         "moving": guest["moving"],
         "moving_from": guest["moving_from"],

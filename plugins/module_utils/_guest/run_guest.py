@@ -65,7 +65,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
             gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
         plan = _planned(wanted, _Host(connection, locks, gate, limit))
         resource = run_pacemaker.resource(connection, plan.uuid)
-        plan, again = run_pacemaker_removal.entrusted(plan, wanted, resource)
+        plan, again = run_pacemaker_removal.entrusted(plan, wanted, resource, (plan_guest_steps.Undefine,))
         stored = run_definition.Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
         removes = wanted.state == "absent"
         told = run_pacemaker.run(

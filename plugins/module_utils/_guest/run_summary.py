@@ -82,6 +82,12 @@ def protection(root: t.Any, kept: t.Mapping[str, t.Any]) -> dict[str, t.Any] | N
     }
 
 
+def apart(root: t.Any) -> list[str]:
+    """The words of `ha` by which a protected guest shares no host with others."""
+    found = root.iterfind(f"metadata/{{{CORRAL}}}guest/{{{CORRAL}}}ha/{{{CORRAL}}}apart")
+    return [one.text or "" for one in found]
+
+
 def active(guests: t.Iterable[Described]) -> list[Described]:
     """The guests that have a process on the host."""
     return [guest for guest in guests if guest["state"] in ACTIVE]

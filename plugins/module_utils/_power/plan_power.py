@@ -140,15 +140,16 @@ _ROLES = {
     "rebooted": "Started",
     "shutdown": "Stopped",
     "destroyed": "Stopped",
-    "absent": "Removed",
+    "absent": plan_power_steps.REMOVED,
 }
 _HELD = (plan_power_steps.Start, plan_power_steps.Shutdown, plan_power_steps.Destroy, plan_power_steps.Entrust)
 
 P = t.TypeVar("P", bound="step.Plan[t.Any]")
 
 
-def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None) -> P:
-    """The plan for a guest that may be a resource of Pacemaker: that keeps it in the state, or forgets it.
+def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None, undefines: tuple[type, ...] = ()) -> P:
+    """The plan for a guest that may be a resource of Pacemaker: that keeps it in the state, or forgets it when it is
+    undefined, by a step of one of these classes.
 
     Raises Refused for a guest to be removed that the role would have started again.
     """
@@ -162,9 +163,17 @@ def entrusted(plan: P, wanted: GuestSpec, resource: Resource | None) -> P:
     role = _ROLES.get(wanted.state, resource.role)
     if role == resource.role:
         return plan
+    if any(isinstance(one, plan_power_steps.Shutdown) and not (one.wait or one.force) for one in plan.steps):
+        raise Refused(
+            f"cannot ask {wanted.name} to shut down without waiting for it: Pacemaker runs it, and would switch it off "
+            "after a while; set wait: true, or force: true"
+        )
+    entrust = plan_power_steps.Entrust(wanted.name, resource.name, role)
+    # From its undefinition on it is to be forgotten, whatever becomes of its disks.
+    last = next((at for at, one in enumerate(plan.steps, 1) if isinstance(one, undefines)), len(plan.steps))
     return dataclasses.replace(
         plan,
-        steps=(*plan.steps, plan_power_steps.Entrust(wanted.name, resource.name, role)),
+        steps=(*plan.steps[:last], entrust, *plan.steps[last:]),
         changes=(*plan.changes, Change("target-role", resource.role, role)),
     )
 

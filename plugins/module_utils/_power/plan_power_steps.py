@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
 
 __all__ = [
+    "REMOVED",
     "Destroy",
     "Entrust",
     "GuestStep",
@@ -230,15 +231,18 @@ class Resource:
     listed: bool = False  # the role cluster is told to have it (cluster_guests)
 
 
+REMOVED = "Removed"
+
+
 @dataclasses.dataclass(frozen=True)
 class Entrust(GuestStep):
     """Have Pacemaker keep the guest running or off from now on, or forget it."""
 
     resource: str
-    role: str  # Started, Stopped or Removed
+    role: str  # Started, Stopped or REMOVED
 
     def __str__(self) -> str:
-        if self.role == "Removed":
+        if self.role == REMOVED:
             return f"have Pacemaker forget {self.guest} ({self.resource})"
         return f"have Pacemaker keep {self.guest} {'running' if self.role == 'Started' else 'off'} ({self.resource})"
 

@@ -33,6 +33,12 @@ def hold(found: Resource, gate: Gate, stack: contextlib.ExitStack) -> files_pace
     return held
 
 
+def as_left(name: str, found: Resource | None, *, runs: bool) -> tuple[Entrust, ...]:
+    """The step after which Pacemaker keeps a guest as the steps before it leave it."""
+    role = "Started" if runs else "Stopped"
+    return (Entrust(name, found.name, role),) if found and found.role != role else ()
+
+
 def run(
     gate: Gate,
     found: Resource | None,
@@ -41,15 +47,19 @@ def run(
     *,
     stops: bool = False,
     again: t.Callable[[], object] | None = None,
+    within: t.ContextManager[object] | None = None,
 ) -> list[object]:
     """Pass the steps to the gate. Pacemaker looks away while the guest starts, or (`stops`) is not where it was.
 
-    `again` is a look that is made when Pacemaker looks away, before the first step.
+    `again` is a look that is made when Pacemaker looks away, before the first step. `within` is entered then, and what
+    it does after a failure is done before Pacemaker looks again.
     """
     with contextlib.ExitStack() as stack:
         held = hold(found, gate, stack) if found and (stops or plan_power.holds(steps)) else None
         if again:
             gate.perform(again, otherwise=lambda: None)
+        if within:
+            stack.enter_context(within)
         return gate.run(steps, lambda step: _DOERS[type(step)](held, step) if type(step) in _DOERS else do(step))
 
 

@@ -24,15 +24,17 @@ __all__ = ["entrusted"]
 P = t.TypeVar("P", bound="step.Plan[t.Any]")
 
 
-def entrusted(plan: P, wanted: GuestSpec, found: Resource | None) -> tuple[P, t.Callable[[], None] | None]:
+def entrusted(
+    plan: P, wanted: GuestSpec, found: Resource | None, undefines: tuple[type, ...] = ()
+) -> tuple[P, t.Callable[[], None] | None]:
     """The plan for a guest that may be a resource of Pacemaker. One that is off here and is to be removed may run on
     another member, or Pacemaker may be starting it there: then also a look, to be made again when Pacemaker looks away.
 
     Both raise Refused if another member may run it.
     """
     if found is None or wanted.state != "absent" or plan_power.holds(plan.steps):
-        return plan_power.entrusted(plan, wanted, found), None
-    plan = plan_power.entrusted(plan, wanted, found)
+        return plan_power.entrusted(plan, wanted, found, undefines), None
+    plan = plan_power.entrusted(plan, wanted, found, undefines)
     plan_power.refuse_elsewhere(wanted, found, [*_elsewhere(found.uuid)])
 
     def again() -> None:

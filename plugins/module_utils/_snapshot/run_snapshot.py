@@ -233,9 +233,13 @@ class _Work:
         made = _PLANS[self.spec.state](scene)
         self._found = found = scene.found
         self._definition = run_definition.Definition(self.connection, found.uuid, found.xml)
-        with self._unwritten, self._running_again(found):
-            resource, stops = run_pacemaker.resource(self.connection, found.uuid), self.spec.state == "reverted"
-            done = run_pacemaker.run(gate, resource, made.steps, self.do, stops=stops and bool(made.steps))
+        resource, again = run_pacemaker.resource(self.connection, found.uuid), self._running_again(found)
+        stops = self.spec.state == "reverted" and bool(made.steps)
+        if stops:
+            left = run_pacemaker.as_left(found.name, resource, runs=bool(self.spec.run))
+            made = dataclasses.replace(made, steps=(*made.steps, *left))
+        with self._unwritten:
+            done = run_pacemaker.run(gate, resource, made.steps, self.do, stops=stops, within=again)
         self._disarm()
         return made, done
 

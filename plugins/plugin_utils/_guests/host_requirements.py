@@ -61,6 +61,7 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.
         option: frozenset(units.check_name(word, what=f"{option} of {name}") for word in _words(item.get(option)))
         for option in ("apart", "together")
     }
+    ha = item["ha"] if isinstance(item.get("ha"), dict) else {}  # what is none, the module refuses
     interfaces, disks = _interfaces(item), _entries(item, "disks")
     bridges = [BRIDGE] if interfaces is None else [nic["bridge"] for nic in interfaces if nic.get("bridge")]
     local = [{"size": _DISK}] if disks is None else [disk for disk in disks if not any(map(disk.get, PLACES))]
@@ -71,7 +72,7 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.
         vcpus=int(vcpus or 0),
         memory_mib=units.kib_of(memory, what=f"memory of {name}") // 1024 if memory else 0,
         host=item.get("host"),
-        apart=words["apart"],
+        apart=words["apart"] | {*_words(ha.get("apart"))},
         together=words["together"],
         prefer=frozenset(_words(item.get("prefer"))),
         bridges=frozenset(bridges),

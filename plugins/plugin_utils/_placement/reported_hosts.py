@@ -190,7 +190,7 @@ def host(
         memory_used_mib=info["memory_used_mib"] + more_mib,
         guests={found["name"]: _copy(found) for found in info["guests"]},
         residents=tuple(held),
-        apart=frozenset().union(*(after_prefix(found["tags"], APART) for found in info["guests"])),
+        apart=frozenset().union(*map(_apart, info["guests"])),
         together=frozenset().union(*(after_prefix(found["tags"], TOGETHER) for found in info["guests"])),
         bridges=None if info["bridges"] is None else frozenset(info["bridges"]),
         networks=_names(info, "networks", lambda network: network.get("active", True)),
@@ -257,7 +257,7 @@ def guest(found: Info, counting: Counting | None = None, *, host_name: str | Non
         uuid=found["uuid"],
         vcpus=found["vcpus"],
         memory_mib=found["memory_mib"] + (counting.overhead_mib if counting else 0),
-        apart=after_prefix(found["tags"], APART),
+        apart=_apart(found),
         together=after_prefix(found["tags"], TOGETHER),
         bridges=frozenset(found["bridges"]),
         pools=frozenset(found["pools"]),
@@ -270,6 +270,11 @@ def guest(found: Info, counting: Counting | None = None, *, host_name: str | Non
         runs_within=within,
         members=frozenset(found.get("members") or ()),
     )
+
+
+def _apart(found: Info) -> frozenset[str]:
+    """The words by which an existing guest shares no host, from its tags and its `ha`."""
+    return after_prefix(found["tags"], APART) | frozenset(found.get("apart") or ())
 
 
 def _copy(found: Info) -> model_placement.GuestCopy:

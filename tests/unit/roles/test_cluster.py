@@ -310,6 +310,26 @@ def kept(store: Path, name: str, ha: str) -> dict[str, str]:
     return {"name": name, "uuid": uuid, "store": str(store)}
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_guest_whose_disk_has_moved_goes_on_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    """A resource that gets another option is started anew; its old directory leads to the new one."""
+    cib, old, new = ET.fromstring(EMPTY), tmp_path / "a", tmp_path / "b"
+    before = kept(old, "web1", "<corral:ha/>")
+    applied(cib, {**NOTHING, "fencing": {}, "guests": [before]})
+    after = kept(new, "web1", "<corral:ha priority='7'/>")
+    owner = {"host": "", "uuid": "", "since": "", "why": f"moved to {new}"}
+    (old / ".corral/guests" / before["uuid"] / "owner").write_text(json.dumps(owner))
+    monkeypatch.setattr(PROGRAM, "KEPT", tmp_path / "none")
+    for guests in ([before], [after]) if listed else (None,):
+        applied(cib, {**NOTHING, "fencing": {}, "guests": guests})
+        values = {one.get("name"): one.get("value") for one in cib.iterfind(".//primitive/*/nvpair")}
+        assert (values["store"], values["priority"]) == (str(old), "7"), "what is kept now counts"
+    left = kept(tmp_path / "c", "web1", "<corral:ha/>")
+    assert PROGRAM.named(left["store"], next(cib.iterfind(".//primitive")), left["uuid"]) == left["store"]
+
+
 def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
     cib = ET.fromstring(EMPTY)
     apart, shop = "<corral:apart>web</corral:apart>", "<corral:colocate>shop</corral:colocate>"
@@ -337,7 +357,7 @@ def test_what_the_definition_says_becomes_rules(tmp_path: Path) -> None:
     rules = [each for each in found if each.pop("id").startswith("corral-rule-")]
     assert rules == [
         {"rsc": "guest-web2", "node": "b", "score": "50"},
-        {"rsc": "guest-web1", "with-rsc": "guest-db1", "score": "10000"},
+        {"rsc": "guest-web1", "with-rsc": "guest-db1", "score": "100"},
         {"rsc": "guest-web2", "with-rsc": "guest-web1", "score": "-INFINITY"},
     ]
     assert applied(cib, settings) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import typing as t
 from pathlib import Path
@@ -140,6 +141,10 @@ def test_guests_start_that_could_not_when_the_host_booted_and_no_other(
     found = value(tmp_path, expression, FILES, known, arguments=arguments)
     start = [{"name": name, "uuid": f"{name}-uuid", "state": "running"} for name in names]
     assert found == [start, foreign]
+    left = {"content": base64.b64encode(json.dumps(["manual-uuid", "runs-uuid", "gone"]).encode()).decode()}
+    [again, _foreign] = value(tmp_path, expression, FILES, {**known, "__maintenance_left": left}, arguments=arguments)
+    expected = {*names} if foreign else {*names, "manual"}
+    assert {one["name"] for one in again} == expected, "those that an interrupted run has not started"
     skipped = {"__maintenance_undrained": {"skipped": True}}  # all other hosts
     assert value(tmp_path, expression, FILES, skipped, arguments=arguments) == [[], False]
 

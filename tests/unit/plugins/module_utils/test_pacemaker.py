@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import types
 import typing as t
@@ -15,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Undefine
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._power import (
@@ -28,6 +30,8 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_step
     Entrust,
     GuestStep,
     Resource,
+    Shutdown,
+    Start,
     Suspend,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import command
@@ -69,6 +73,61 @@ def test_pacemaker_forgets_a_guest_that_is_removed() -> None:
     with pytest.raises(Refused, match=r"cannot remove web1: cluster_guests lists it.*remove it there, run the role"):
         plan_power.entrusted(plan, GONE, listed)
     assert plan_power.entrusted(plan, GuestSpec("web1", state="shutdown"), listed) is plan
+
+
+def test_a_guest_that_is_undefined_is_forgotten_whatever_becomes_of_its_disks(program: Path) -> None:
+    """Else another member starts it from what is kept."""
+    undefine = Undefine("web1")
+    plan = Plan((Destroy("web1"), undefine, Start("web1")))
+    steps = plan_power.entrusted(plan, GONE, RESOURCE, (Undefine,)).steps
+    assert [*map(type, steps)] == [Destroy, Undefine, Entrust, Start]
+
+    for kind, told in ((Start, "Removed"), (Undefine, "")):
+
+        def do(step: GuestStep, kind: type = kind) -> None:
+            if isinstance(step, kind):
+                raise Failed("in use; mend it")
+
+        with pytest.raises(Failed, match="in use"):
+            run_pacemaker.run(Gate(check_mode=False), RESOURCE, steps, do)
+        assert (program.parent / "told").read_text().splitlines()[-1] == f"{UUID} [{told}]"
+
+
+def test_pacemaker_switches_no_guest_off_that_is_only_asked() -> None:
+    asked = Shutdown("web1", timeout_s=60, force=False, wait=False, suspends=False)
+    wanted = GuestSpec("web1", state="shutdown")
+    with pytest.raises(Refused, match=r"without waiting for it: Pacemaker runs it.*; set wait: true, or force: true"):
+        plan_power.entrusted(Plan((asked,)), wanted, RESOURCE)
+    assert plan_power.entrusted(Plan((asked,)), wanted, None).steps == (asked,)
+    for more in ({"wait": True}, {"force": True}):
+        assert len(plan_power.entrusted(Plan((dataclasses.replace(asked, **more),)), wanted, RESOURCE).steps) == 2
+
+
+@pytest.mark.parametrize(
+    ("role", "runs", "told"),
+    [("Started", True, ""), ("Started", False, "Stopped"), ("Stopped", True, "Started"), ("Stopped", False, "")],
+)
+def test_pacemaker_keeps_a_guest_as_it_is_left(role: str, runs: bool, told: str) -> None:
+    steps = run_pacemaker.as_left("web1", Resource("guest-web1", UUID, role), runs=runs)
+    assert [one.role for one in steps] == ([told] if told else []) and not run_pacemaker.as_left(
+        "web1", None, runs=runs
+    )
+
+
+def test_what_mends_a_failure_is_done_before_pacemaker_looks(program: Path) -> None:
+    @contextlib.contextmanager
+    def within() -> t.Iterator[None]:
+        try:
+            yield
+        finally:
+            assert not (program.parent / "told").exists(), "the hold goes on"
+
+    def do(_step: GuestStep) -> None:
+        raise Failed("in use; mend it")
+
+    with pytest.raises(Failed, match="in use"):
+        run_pacemaker.run(Gate(check_mode=False), RESOURCE, [Start("web1")], do, within=within())
+    assert (program.parent / "told").read_text() == f"{UUID} []\n"
 
 
 SAID = {

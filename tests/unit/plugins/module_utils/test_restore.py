@@ -468,7 +468,11 @@ FOREIGN = Checkpoint("theirs", None)
         (Host(here=TWO, free=MIB), {"confirm": "g"}, "needs about 68 MiB; make room$"),
         (Host(here=TWO), {}, r"replaces /i/g.qcow2, /i/g.raw \(they are kept aside for 168 hours\).*set confirm: g "),
         (Host(here=TWO), {"keep_h": 0, "confirm": "x"}, r"\(they are deleted\).*-e confirm_guest=g"),
-        (Host(here=TWO, running=True), {"confirm": "g"}, r"it is running; shut it down \(virsh shutdown g\)"),
+        (
+            Host(here=TWO, running=True),
+            {"confirm": "g"},
+            r"it is running; shut it down \(ansible-playbook corral.virt.shutdown -e guest=g\)",
+        ),
         (Host(here=TWO, persistent=False), {"confirm": "g"}, "it is transient"),
         (Host(here=TWO), {"confirm": "g", "pool": "x"}, "pool is only for new disks"),
         (Host(here=TWO, keeps=("snapshots",)), {"confirm": "g"}, r"it has snapshots.*\(virsh snapshot-delete g NAME\)"),
