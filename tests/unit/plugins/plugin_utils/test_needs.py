@@ -140,3 +140,13 @@ def test_values_of_a_recent_libvirt_are_those_whose_texts_say_so() -> None:
     assert {
         path: [(value, str(major), str(minor))] for path, value, (major, minor) in host_requirements.RECENT_VALUES
     } == {path: found for path, found in told.items() if found}
+
+
+def test_words_of_a_protected_guest_keep_it_apart_as_its_own_do() -> None:
+    """Pacemaker has no two guests of one such word on a host."""
+    for ha, words in (
+        ({"apart": ["web", "db"]}, {"own", "web", "db"}),
+        ({"apart": "web"}, {"own", "web"}),
+        ("no", {"own"}),
+    ):
+        assert host_requirements.of({"name": "web1", "apart": "own", "ha": ha}).apart == words

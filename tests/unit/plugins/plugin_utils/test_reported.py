@@ -264,7 +264,8 @@ def test_rules_of_a_cluster() -> None:
                 "memory_mib": 1024,
                 "bridges": [],
                 "pools": [],
-                "tags": ["apart-a", "apart-b", "together-c"],
+                "tags": ["apart-a", "together-c"],
+                "apart": ["b"],  # of its `ha`
             }
             for name, state in (("on", "running"), ("off", "shutdown"))
         ],
@@ -277,6 +278,7 @@ def test_rules_of_a_cluster() -> None:
     assert (host.disk_left_mib, host.groups, host.domain) == ({"fast": 7 * 1024}, names("rack", "ssd"), "r1")
     assert (host.filesystem("fast"), host.filesystem("new")) == ("2049", "pool new")
     assert [(guest.name, guest.memory_mib) for guest in host.residents] == [("on", 1088)]
+    assert host.residents[0].apart == names("a", "b")
     other = reported_hosts.host("h2", info, counting=counting)
     assert (other.memory_mib, other.domain, other.groups) == (16384 - 512, "", names("ssd"))
     plain = reported_hosts.host("h1", info)
