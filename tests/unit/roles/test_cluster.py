@@ -581,6 +581,37 @@ def test_guests_of_one_name_are_two(tmp_path: Path) -> None:
     assert [each.get("id") for each in cib.iterfind(".//primitive")] == ["guest-web1", f"guest-{other['uuid']}"]
 
 
+@pytest.mark.parametrize(
+    "names", [*itertools.permutations(["app", "app-monitor", "app-held-until", "app-meta-target-role"])]
+)
+def test_guests_called_like_a_part_of_a_resource_are_resources(tmp_path: Path, names: tuple[str, ...]) -> None:
+    cib = ET.fromstring(EMPTY)
+    guests: list[dict[str, t.Any]] = []
+    for at, name in enumerate(names):
+        guests.append({**kept(tmp_path, f"web{at}", "<corral:ha/>"), "name": name})
+        settings = {**NOTHING, "fencing": {}, "guests": guests}
+        assert len(applied(cib, settings)) == 1 and applied(cib, settings) == []
+    assert {*PROGRAM.guests_of(cib)} == {one["uuid"] for one in guests}
+    every = [each.get("id") for each in cib.iterfind("configuration//*[@id]")]
+    assert len(every) == len({*every})
+    called = {each.get("id") for each in PROGRAM.guests_of(cib).values()}
+    assert ("guest-app" in called) is (names[0] == "app") and len(called) == len(names)
+    held = [each.get("id") for name in called for each in PROGRAM.held(name, PROGRAM.datetime.datetime.now()).iter()]
+    assert not {*held} & {*every}
+
+
+def test_a_part_of_a_resource_is_not_what_is_called_like_it() -> None:
+    cib = ET.fromstring(
+        EMPTY.replace(
+            "<resources/>",
+            "<resources><primitive id='x'><meta_attributes id='corral-options'/></primitive></resources>",
+        )
+    )
+    settings = {**NOTHING, "fencing": {}, "guests": [], "options": {"stonith-timeout": "90s"}}
+    ((_, command, given),) = PROGRAM.changes(cib, settings)
+    assert "--create" in command and "cluster_property_set" in given
+
+
 def test_a_guest_that_members_cannot_start_is_refused(tmp_path: Path) -> None:
     guests = [
         GUEST,
