@@ -109,7 +109,7 @@ def test_what_a_host_does_not_have_is_refused_before_anything_is_touched() -> No
 
 
 def test_a_device_that_calls_a_living_host_off_keeps_the_cluster_from_starting() -> None:
-    told = role(ok=False, plug="nothing")
+    told = role(ok=False, plug="no-{{ inventory_hostname }}")
     assert "it says off, but the node is up: the options name another machine" in told
     assert "active" not in on1("systemctl is-active corosync pacemaker || true").split()
 

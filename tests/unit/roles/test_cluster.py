@@ -47,7 +47,7 @@ def problems(folder: Path, *changes: dict[str, t.Any], **known: t.Any) -> list[s
     hosts: dict[str, dict[str, t.Any]] = {
         f"hyper{number}": {
             "ansible_host": f"192.0.2.{number}",
-            "cluster_fencing": IPMI,
+            "cluster_fencing": {**IPMI, "options": {"ip": f"192.0.2.10{number}", "password": "sesame"}},
             "hypervisor_keeps_definitions": True,
         }
         for number in (1, 2, 3)
@@ -124,6 +124,32 @@ BAD: dict[str, dict[str, t.Any]] = {
     "other volume groups": {
         "hosts": [{"cluster_volume_groups": []}, {"cluster_volume_groups": [SAN]}],
         "told": [f"hyper{number} and hyper1 have different cluster_volume_groups" for number in (2, 3)],
+    },
+    "no common options": {
+        "hosts": [
+            {"cluster_hosts": ["hyper1", "hyper2", "hyper3"]},
+            {"cluster_hosts": ["hyper1", "hyper2", "hyper3"], "cluster_name": "b", "cluster_guests": []},
+            {"cluster_token_ms": 20, "cluster_quorum_device": "b", "cluster_properties": {"cluster-delay": "1s"}},
+        ],
+        "told": [
+            *(f"hyper2 and hyper1 have different {name}:" for name in ("cluster_name", "cluster_guests")),
+            *(
+                f"hyper3 and hyper1 have different {name}:"
+                for name in ("cluster_hosts", "cluster_token_ms", "cluster_quorum_device", "cluster_properties")
+            ),
+        ],
+    },
+    "one device": {
+        "cluster_fencing": {
+            "agent": "fence_apc",
+            "options": {"ip": "192.0.2.1", "pcmk_delay_base": "{{ inventory_hostname }}"},
+        },
+        "hosts": [{}, {}, LEAVES],
+        "told": ["hyper2 and hyper1 have the same device in cluster_fencing, which switches only one of them off"],
+    },
+    "no device": {
+        "hosts": [{"cluster_fencing": {}}] * 2,
+        "told": [f"hyper{at}: set its cluster_fencing" for at in (1, 2)],
     },
     "numbers": {
         "cluster_token_ms": 20,
