@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import json
+import re
 import shutil
 import tempfile
 import typing as t
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.tests.tools import preloaded
 
-__all__ = ["ROLES", "home", "value"]
+__all__ = ["ROLES", "home", "value", "values"]
 
 ROLES = Path(__file__).parents[3] / "roles"
 
@@ -38,6 +39,18 @@ def value(
     arguments: t.Sequence[str] = (),
 ) -> t.Any:
     """An expression's value on one host, with variables of these files and those that are `known`."""
+    return values(folder, expression, files, known, inventory, arguments)[host]
+
+
+def values(
+    folder: Path,
+    expression: str,
+    files: t.Sequence[Path],
+    known: t.Mapping[str, t.Any],
+    inventory: str,
+    arguments: t.Sequence[str] = (),
+) -> dict[str, t.Any]:
+    """The same on each host."""
     debug = {"ansible.builtin.debug": {"msg": f"{{{{ {{'value': {expression}}} }}}}"}}
     play = {
         "hosts": "all",
@@ -58,5 +71,6 @@ def value(
     command = ["ansible-playbook", "-i", "hosts.yml", "play.yml", *arguments]
     done = preloaded.run(command, cwd=folder, env=environment, timeout_s=60, given=None)
     assert done.returncode == 0, done.stdout + done.stderr
-    printed = done.stdout.partition(f"{host} | SUCCESS => ")[2]
-    return json.JSONDecoder().raw_decode(printed)[0]["msg"]["value"]
+    printed = re.split(r"^(\S+) \| SUCCESS => ", done.stdout, flags=re.MULTILINE)[1:]
+    found = zip(printed[::2], printed[1::2], strict=True)
+    return {host: json.JSONDecoder().raw_decode(text)[0]["msg"]["value"] for host, text in found}

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
+from ansible_collections.corral.virt.tests.tools import preloaded
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, home, value, values
 
 ROLE = ROLES / "cluster"
 FILES = [ROLE / "defaults/main.yml", ROLE / "vars/main.yml"]
@@ -58,6 +59,138 @@ def problems(folder: Path, *changes: dict[str, t.Any], **known: t.Any) -> list[s
     more = ["-e", json.dumps(known)]
     found = value(folder, "__cluster_problems", FILES, {}, host="hyper1", inventory=inventory, arguments=more)
     return t.cast("list[str]", found)
+
+
+# What the looks find on hosts: on a bare one, and on one with a cluster of this role, which runs or does not.
+BARE: dict[str, t.Any] = {"__cluster_ours": {"rc": 2}, "__cluster_active": {"stdout_lines": ["inactive"] * 3}}
+OFF: dict[str, t.Any] = {**BARE, "__cluster_ours": {"rc": 0}}
+DOWN: dict[str, t.Any] = {}  # it did not answer
+
+
+def on(listed: str, up: str, votes: int = 0) -> dict[str, t.Any]:
+    """A running member: which hosts its Corosync lists and sees, and how many votes there are."""
+    says = f"Nodes:            {len(up)}\nQuorate:          Yes\n\nTotal votes:      {votes or len(up)}\n"
+    says += f"Quorum:           {len(listed) // 2 + 1}  \n"
+    says += "".join(f"nodelist.node.{at}.name (str) = @{name}\n" for at, name in enumerate(listed))
+    return {
+        "__cluster_ours": {"rc": 0},
+        "__cluster_active": {"stdout_lines": ["active"] * 3},
+        "__cluster_partition": {"stdout": " ".join(f"@{name}" for name in up)},
+        "__cluster_votes": {"stdout": says},
+    }
+
+
+class Case(t.NamedTuple):
+    """Hosts of one cluster with their variables, those that are left (or else all that did answer), and a variable of all."""
+
+    hosts: dict[str, dict[str, t.Any]]
+    left: str = ""
+    device: str = ""
+
+
+def found_problems(folder: Path, *cases: Case) -> list[list[str]]:
+    """What is wrong with each of these clusters, in one run: a host is called @ and its name, @ being its cluster."""
+    variables: dict[str, t.Any] = {}
+    for file in FILES:
+        variables |= yaml.safe_load(file.read_text())
+    hosts: dict[str, t.Any] = {}
+    firsts: list[str] = []
+    for at, case in enumerate(cases):
+        left = [*case.left] or [name for name, one in case.hosts.items() if "__cluster_ours" in one]
+        common = {"cluster_hosts": [f"@{name}" for name in case.hosts], "cluster_quorum_device": case.device}
+        common["__cluster_there"] = [f"@{name}" for name in left]
+        text = json.dumps({f"@{name}": {**common, **one} for name, one in case.hosts.items()})
+        hosts |= json.loads(text.replace("@", f"x{at}"))
+        firsts.append(f"x{at}{left[0]}")
+    inventory = json.dumps({"all": {"hosts": hosts, "vars": variables}})
+    found = values(folder, "__cluster_found_problems", [], {}, inventory, ["--limit", ",".join(firsts)])
+    return [[one.replace(f"x{at}", "") for one in found[first]] for at, first in enumerate(firsts)]
+
+
+OF_AB, OF_ABC, NOT_C = on("ab", "ab"), on("abc", "abc"), on("abc", "ab")
+LOST: dict[str, tuple[Case, str]] = {
+    "one of a new cluster is down": (Case({"a": BARE, "b": BARE, "c": DOWN}), "c"),
+    "one of a new cluster fails": (Case({"a": BARE, "b": BARE, "c": BARE}, "ab"), "c"),
+    "a new member fails": (Case({"a": OF_AB, "b": OF_AB, "c": BARE}, "ab"), "c"),
+    "a new member is down": (Case({"a": OF_AB, "b": OF_AB, "c": DOWN}), "c"),
+    "a member was down before": (Case({"a": NOT_C, "b": NOT_C, "c": DOWN}), ""),
+    "a member that is off fails": (Case({"a": NOT_C, "b": NOT_C, "c": OFF}, "ab"), "c"),
+    "a member runs and is not reached": (Case({"a": OF_ABC, "b": OF_ABC, "c": DOWN}), "c"),
+    "a member that runs fails": (Case({"a": OF_ABC, "b": OF_ABC, "c": OF_ABC}, "bc"), "a"),
+    "one fails while it leaves": (Case({"a": OF_ABC, "b": OF_ABC, "c": {**OF_ABC, **LEAVES}}, "ab"), "c"),
+    "one that leaves is down": (Case({"a": NOT_C, "b": NOT_C, "c": LEAVES}), "c"),
+    "one that leaves has left out the role": (Case({"a": NOT_C, "b": NOT_C, "c": LEAVES}, "abc"), "c"),
+    "one leaves": (Case({"a": OF_ABC, "b": OF_ABC, "c": {**OF_ABC, **LEAVES}}), ""),
+}
+
+
+def test_a_host_that_is_lost_stops_all_but_one_that_was_down_before(tmp_path: Path) -> None:
+    found = found_problems(tmp_path, *(case for case, _ in LOST.values()))
+    lost = " cannot be reached, or has failed in this run"
+    told = [[one.partition(lost)[0] for one in problems] for problems in found]
+    assert dict(zip(LOST, told, strict=True)) == {name: [*who] for name, (_, who) in LOST.items()}
+
+
+def test_the_first_that_is_left_has_the_key(tmp_path: Path) -> None:
+    key = {"__cluster_key": {"stat": {"exists": True, "checksum": "1"}}}
+    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": {"a": {}, "b": key, "c": key}}}}})
+    for there, first in (("abc", "b"), ("ac", "c"), ("a", "a")):
+        more = ["-e", json.dumps({"__cluster_there": [*there]})]
+        assert value(tmp_path, "__cluster_first", FILES, {}, host="a", inventory=inventory, arguments=more) == first
+
+
+def tasks(name: str) -> list[dict[str, t.Any]]:
+    """The tasks of a file, also those in blocks."""
+    found = yaml.safe_load((ROLE / f"tasks/{name}.yml").read_text())
+    for each in found:
+        found += each.get("block", [])
+    return t.cast("list[dict[str, t.Any]]", found)
+
+
+def test_one_of_those_that_are_left_says_what_all_refuse(tmp_path: Path) -> None:
+    """Also if it has failed before others are asked, as with more hosts than Ansible asks at once."""
+    names = [f"hyper{at}" for at in range(1, 9)]
+    refuse = {
+        "ansible.builtin.import_tasks": str(ROLE / "tasks/refuse.yml"),
+        "vars": {"__cluster_refused": ["this and that"]},
+    }
+    fail = {"ansible.builtin.fail": {"msg": "lost"}, "when": "inventory_hostname == 'hyper1'"}
+    play = {"hosts": "all", "gather_facts": False, "vars_files": [str(file) for file in FILES], "tasks": [fail, refuse]}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    hosts = {name: {} if name == "hyper2" else {"cluster_fencing": IPMI} for name in names}
+    (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"children": {"hyper": {"hosts": hosts}}}}))
+    command = ["ansible-playbook", "-i", "hosts.yml", "--forks", "2", "play.yml"]
+    environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "ANSIBLE_CONFIG": str(home() / "ansible.cfg")}
+    environment["HOME"] = str(home())
+    done = preloaded.run(command, cwd=tmp_path, env=environment, timeout_s=60, given=None)
+    says = {text: done.stdout.count(f'"msg": "{text}') for text in ("cannot make the cluster", "see what hyper3 says")}
+    assert [*says.values()] == [1, len(names) - 2], done.stdout
+
+
+def test_nothing_is_changed_that_stays_before_it_is_sure_that_no_host_was_lost() -> None:
+    order = [
+        each.get(f"ansible.builtin.{how}_tasks")
+        for each in tasks("main")
+        for how in ("import", "include")
+        if f"ansible.builtin.{how}_tasks" in each
+    ]
+    (block,) = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    names = [each["name"] for each in block["block"]]
+    assert {*order} >= {"keys.yml", "leave.yml", "refuse.yml", "membership.yml"}
+    assert names[-3:] == ["Leave the cluster", "Check that no host was lost", "Be a member"]
+    text = (ROLE / "tasks/membership.yml").read_text()
+    assert "authkey" not in text and tasks("membership")[0]["name"] == "Configure Corosync"
+    assert tasks("leave")[0]["ansible.builtin.import_tasks"] == "refuse.yml"
+
+
+def test_no_secret_is_written_that_was_not_read() -> None:
+    given = [
+        each["ansible.builtin.command"].get("stdin", "")
+        for name in ("keys", "quorum_device")
+        for each in tasks(name)
+        if "ansible.builtin.command" in each
+    ]
+    assert sum("hostvars[__cluster_first]" in each for each in given) == 2 and "default(" not in "".join(given)
 
 
 BAD: dict[str, dict[str, t.Any]] = {
@@ -201,11 +334,14 @@ def test_a_quorum_device_is_another_host_and_votes_where_members_may_be_half(
 @pytest.mark.parametrize("found", ["missing", "other", "soft", "used", ""])
 def test_a_watchdog_is_one_that_resets_a_host_whose_kernel_hangs(tmp_path: Path, found: str) -> None:
     hosts = {
-        name: {"cluster_watchdog": "/dev/watchdog", "__cluster_watchdog_is": {"stdout": found if name == "b" else ""}}
+        name: {
+            **BARE,
+            "cluster_watchdog": "/dev/watchdog",
+            "__cluster_watchdog_is": {"stdout": found if name == "b" else ""},
+        }
         for name in "ab"
     }
-    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": hosts}}}})
-    told = value(tmp_path, "__cluster_found_problems", FILES, {}, host="a", inventory=inventory)
+    (told,) = found_problems(tmp_path, Case(hosts))
     assert [one.partition(" is ")[0] for one in told] == (["b: cluster_watchdog /dev/watchdog"] if found else [])
 
 
