@@ -131,6 +131,13 @@ def test_a_host_that_is_lost_stops_all_but_one_that_was_down_before(tmp_path: Pa
     assert dict(zip(LOST, told, strict=True)) == {name: [*who] for name, (_, who) in LOST.items()}
 
 
+def test_who_joins_brings_no_resources_of_another_cluster(tmp_path: Path) -> None:
+    hosts = [{"a": OF_AB, "b": OF_AB, "c": {**BARE, "__cluster_older": {"rc": code}}} for code in (0, 1)]
+    ((told,), none) = found_problems(tmp_path, *map(Case, hosts))
+    assert told.startswith("c has the resources of another cluster") and told.endswith("rm -r /var/lib/pacemaker/cib")
+    assert none == []
+
+
 def test_the_first_that_is_left_has_the_key(tmp_path: Path) -> None:
     key = {"__cluster_key": {"stat": {"exists": True, "checksum": "1"}}}
     inventory = json.dumps({"all": {"children": {"hyper": {"hosts": {"a": {}, "b": key, "c": key}}}}})
@@ -191,6 +198,16 @@ def test_no_secret_is_written_that_was_not_read() -> None:
         if "ansible.builtin.command" in each
     ]
     assert sum("hostvars[__cluster_first]" in each for each in given) == 2 and "default(" not in "".join(given)
+
+
+def test_who_leaves_forgets_the_resources_when_pacemaker_has_stopped(tmp_path: Path) -> None:
+    stop, remove = (
+        next(each for each in tasks("leave") if each["name"].startswith(word)) for word in ("Stop Pace", "Remove")
+    )
+    assert tasks("leave").index(stop) < tasks("leave").index(remove) and stop["loop"][0] == "pacemaker"
+    paths = value(tmp_path, remove["loop"].strip().removeprefix("{{").removesuffix("}}"), FILES, {})
+    assert paths[-1] == "/etc/corosync/corosync.conf"
+    assert {"/var/lib/pacemaker/cib", "/var/lib/pacemaker/pengine"} < {*paths}
 
 
 BAD: dict[str, dict[str, t.Any]] = {
