@@ -131,6 +131,42 @@ def test_a_host_that_is_lost_stops_all_but_one_that_was_down_before(tmp_path: Pa
     assert dict(zip(LOST, told, strict=True)) == {name: [*who] for name, (_, who) in LOST.items()}
 
 
+def test_no_more_hosts_are_added_than_members_with_the_quorum_can_outvote(tmp_path: Path) -> None:
+    """As votequorum counts: the new ones count at once, and vote when they have joined."""
+    works = [("ab", "ab", "abc", 0), ("ab", "ab", "abcd", 1), ("ab", "a", "ac", 0), ("abc", "abc", "abcd", 0)]
+    works += [("abc", "abc", "abcde", 0), ("abcd", "abcd", "abcdefgh", 1), ("abcd", "abcd", "abcde", 0)]
+    fails = [("ab", "ab", "abcd", 0), ("ab", "a", "abc", 0), ("abc", "abc", "abcdef", 0), ("abc", "ab", "abcd", 0)]
+    cases = []
+    for listed, running, members, device in works + fails:
+        runs = on(listed, running, len(running) + device)
+        hosts = {name: runs if name in running else DOWN if name in listed else BARE for name in members}
+        cases.append(Case(hosts, device="witness" * device))
+    found = found_problems(tmp_path, *cases)
+    new = [", ".join(name for name in members if name not in listed) for listed, _, members, _ in fails]
+    assert [[one.partition(", the cluster")[0] for one in each] for each in found] == [
+        *([] for _ in works),
+        *([f"with {names}"] for names in new),
+    ]
+
+
+def test_a_cluster_without_the_quorum_may_get_it_by_any_number_of_hosts(tmp_path: Path) -> None:
+    runs = on("abc", "a")
+    runs["__cluster_votes"]["stdout"] = runs["__cluster_votes"]["stdout"].replace("Yes", "No")
+    assert found_problems(tmp_path, Case({"a": runs, "b": DOWN, "c": DOWN, "d": BARE, "e": BARE})) == [[]]
+
+
+def test_a_host_does_not_leave_while_the_others_need_its_vote(tmp_path: Path) -> None:
+    works = [("abc", "abc", 0), ("abcd", "abcd", 0), ("abcd", "abc", 1), ("abc", "ab", 0)]
+    fails = [("abc", "ac", 0), ("abcd", "abc", 0)]
+    cases = []
+    for listed, running, device in works + fails:
+        runs = on(listed, running, len(running) + device)
+        hosts = {name: runs if name in running else DOWN for name in listed}
+        cases.append(Case({**hosts, "c": {**(hosts["c"] or OFF), **LEAVES}}))
+    told = [[one.partition(", the others")[0] for one in each] for each in found_problems(tmp_path, *cases)]
+    assert told == [*([] for _ in works), *(["without c"] for _ in fails)]
+
+
 def test_who_joins_brings_no_resources_of_another_cluster(tmp_path: Path) -> None:
     hosts = [{"a": OF_AB, "b": OF_AB, "c": {**BARE, "__cluster_older": {"rc": code}}} for code in (0, 1)]
     ((told,), none) = found_problems(tmp_path, *map(Case, hosts))
