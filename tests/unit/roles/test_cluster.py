@@ -236,6 +236,14 @@ def test_no_secret_is_written_that_was_not_read() -> None:
     assert sum("hostvars[__cluster_first]" in each for each in given) == 2 and "default(" not in "".join(given)
 
 
+def test_each_cluster_has_the_authority_of_its_own_quorum_device() -> None:
+    found = tasks("quorum_device")
+    assert not [each["name"] for each in found if "run_once" in each]
+    elsewhere = [each for each in found if "delegate_to" in each]
+    assert [each["name"] for each in elsewhere if "throttle" not in each] == ["Read the certificate of its CA"]
+    assert "__cluster_first" not in str(*[each["when"] for each in elsewhere if "throttle" not in each])
+
+
 def test_who_leaves_forgets_the_resources_when_pacemaker_has_stopped(tmp_path: Path) -> None:
     stop, remove = (
         next(each for each in tasks("leave") if each["name"].startswith(word)) for word in ("Stop Pace", "Remove")
