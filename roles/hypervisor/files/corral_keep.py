@@ -687,6 +687,9 @@ def save_guest(
     folder = made_folder(directory, guest.uuid)
     with locked(folder):
         owner = read_owner(folder)
+        if owner and owner.why.startswith(MOVED):  # who has it there decides; nobody there, and it comes back
+            there = read_owner(store(current(directory, guest.uuid), guest.uuid))
+            owner = there if there and there.uuid != host.uuid else owner
         decision = may_save(owner, host.uuid, active=active, left=left, ran=bool(owner and owner.since == ran))
         found: dict[str, t.Any] = {"directory": directory, "action": decision}
         if decision in ("other", "wait"):
@@ -919,6 +922,11 @@ def hook(operation: str, extra: str, document: str) -> str:
 def owners_of(guest: Guest) -> dict[str, t.Any]:
     """The owners that the directories of a guest's disks tell."""
     owners = {place: read_owner(store(place, guest.uuid)) for place in guest.directories}
+    for place, owner in owners.items():
+        if owner and owner.why.startswith(MOVED):
+            there = read_owner(store(current(place, guest.uuid), guest.uuid))
+            if there and not there.uuid and not there.waits:  # nobody has it there any more
+                owners[place] = there
     return {place: owner and dataclasses.asdict(owner) for place, owner in owners.items()}
 
 
