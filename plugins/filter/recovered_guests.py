@@ -83,4 +83,6 @@ def recovered_guests(
     found: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
     """The guests, where they cannot be, and problems."""
-    return dataclasses.asdict(_recovery.recovered(shown, reached, arguments, fence, found or {}))
+    recovery = _recovery.recovered(shown, reached, arguments, fence, found or {})
+    # Results of modules are containers that ansible-core does not let others copy.
+    return {**dataclasses.asdict(dataclasses.replace(recovery, hosts={})), "hosts": recovery.hosts}

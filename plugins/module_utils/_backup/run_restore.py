@@ -157,8 +157,11 @@ class RestoreWork:
         self._uuid = made.uuid
         resource = run_pacemaker.resource(self.connection, made.uuid)
         if made.steps:
-            left = run_pacemaker.as_left(made.name, resource, runs=bool(self.spec.run or self.spec.instant))
-            made = dataclasses.replace(made, steps=(*made.steps, *left))
+            runs = self.spec.run or self.spec.instant
+            starts = (plan_backup_steps.StartRestored, plan_backup_steps.ResumeRestored) if runs else None
+            made = dataclasses.replace(
+                made, steps=run_pacemaker.as_left(made.name, resource, made.steps, starts=starts)
+            )
         return made, run_pacemaker.run(gate, resource, made.steps, self.do, stops=bool(made.steps))
 
     def do(self, step: plan_guest_steps.GuestStep) -> object:

@@ -13,7 +13,7 @@ import subprocess
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import REMOVED, Entrust, Resource
+from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Entrust, Resource
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
 __all__ = ["PacemakerHold", "members", "resource", "settle"]
@@ -94,8 +94,7 @@ class PacemakerHold:
 
     def __exit__(self, *failure: object) -> None:
         program = t.cast("subprocess.Popen[str]", self._program)
-        role = self._role if self._role == REMOVED or not any(failure) else ""  # what is undefined, nobody starts
-        _out, why = program.communicate(f"{role}\n")
+        _out, why = program.communicate(f"{self._role}\n")  # also when a later step has failed
         if program.returncode and not any(failure):
             raise Failed(
                 f"cannot give {self._held.name} back to Pacemaker: {why.strip()}; "

@@ -33,10 +33,18 @@ def hold(found: Resource, gate: Gate, stack: contextlib.ExitStack) -> files_pace
     return held
 
 
-def as_left(name: str, found: Resource | None, *, runs: bool) -> tuple[Entrust, ...]:
-    """The step after which Pacemaker keeps a guest as the steps before it leave it."""
-    role = "Started" if runs else "Stopped"
-    return (Entrust(name, found.name, role),) if found and found.role != role else ()
+def as_left(
+    name: str, found: Resource | None, steps: tuple[S, ...], *, starts: tuple[type, ...] | None
+) -> tuple[S | Entrust, ...]:
+    """The steps, and that Pacemaker keeps the guest as they leave it: running, from a step of one of the classes
+    `starts` on, or off at their end, without any.
+    """
+    role = "Stopped" if starts is None else "Started"
+    if found is None or found.role == role:
+        return steps
+    begun = (at for at, one in enumerate(steps, 1) if isinstance(one, starts or ()))
+    last = len(steps) if starts is None else next(begun, 0)
+    return (*steps[:last], Entrust(name, found.name, role), *steps[last:])
 
 
 def run(

@@ -236,12 +236,11 @@ class _Work:
         resource, again = run_pacemaker.resource(self.connection, found.uuid), self._running_again(found)
         stops = self.spec.state == "reverted" and bool(made.steps)
         if stops:
-            left = run_pacemaker.as_left(found.name, resource, runs=bool(self.spec.run))
-            made = dataclasses.replace(made, steps=(*made.steps, *left))
+            starts = (plan_snapshot_steps.StartAgain, plan_snapshot_steps.Revert) if self.spec.run else None
+            steps = run_pacemaker.as_left(found.name, resource, made.steps, starts=starts)
+            made = dataclasses.replace(made, steps=steps)
         with self._unwritten:
-            done = run_pacemaker.run(gate, resource, made.steps, self.do, stops=stops, within=again)
-        self._disarm()
-        return made, done
+            return made, run_pacemaker.run(gate, resource, made.steps, self.do, stops=stops, within=again)
 
     def _disarm(self) -> None:
         """Let systemd not start the guest any more: it is as it was asked for."""
@@ -261,6 +260,7 @@ class _Work:
         """If a revert fails half-way, the guest that ran before runs again; the error says so."""
         try:
             yield
+            self._disarm()
         except VirtError as error:
             domain = libvirt_query.by_uuid(self.connection, found.uuid)
             if not found.active or self.spec.state != "reverted":

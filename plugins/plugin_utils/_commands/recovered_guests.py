@@ -76,16 +76,17 @@ def recovered(
     kept, stays = _by_guest(lines, dead)
     restored, texts, problems = _restored(dead, arguments, found, kept)
     guests, refused, left = _guests(kept, arguments, [*lines])
-    stays += left
+    running = dict(_running(hosts, guests))
+    stays, guests = [*stays, *left, *running.values()], [one for one in guests if one.uuid not in running]
     if guests or stays:
         problems += [*_same_machine(dead, lines, kept), *_unseen(dead, found.get("silent", ()), problems)]
     elif not (texts or found.get("known", True)):
         problems.append(
             f"host: nothing is known of {dead}: no guest is kept of it, and it is not in the inventory; {_LIST}"
         )
-    hosts, namesakes = _without_copies(hosts, guests)
     nobody = f"no hypervisor can tell what is kept: {'; '.join(unknown)}; {_KEEPING}"
     problems += _unheard(dead, silent) if lines or texts else [nobody]
+    hosts, namesakes = _without_copies(hosts, guests)
     return Recovery(
         sorted(guests, key=lambda one: (-one.priority, one.name)),
         restored,
@@ -224,7 +225,8 @@ def _by_guest(lines: t.Mapping[str, t.Sequence[Result]], dead: str) -> tuple[dic
     texts = []
     for uuid, saved in places.items():
         if len(saved) > 1:
-            name, old = next(iter(found.pop(uuid).values()))["guest"], min(saved, key=lambda place: saved[place])
+            name = next((str(one["guest"]) for one in found.pop(uuid).values() if "guest" in one), uuid)
+            old = min(saved, key=lambda place: saved[place])
             where = " and ".join(
                 f"{place}, saved {saved[place]}" for place in sorted(saved, key=lambda place: saved[place])
             )
@@ -263,6 +265,18 @@ def _unseen(dead: str, silent: t.Sequence[str], problems: t.Sequence[str]) -> t.
     for host in silent:
         if not any(one.startswith(f"{host} does not answer") for one in problems):
             yield f"{host} does not answer, and may run guests of {dead}; start it, or, if it is off: --limit '!{host}'"
+
+
+def _running(hosts: t.Mapping[str, Result], guests: t.Sequence[Kept]) -> t.Iterator[tuple[str, str]]:
+    """UUIDs of guests that run on a host which keeps no definitions, and says so only if it is asked for its guests."""
+    names = {one.uuid: one.name for one in guests}
+    for host, result in hosts.items():
+        for one in result.get("host", {}).get("guests", ()):
+            if one["uuid"] in names and one["state"] != "shutdown":
+                yield (
+                    one["uuid"],
+                    f"{names[one['uuid']]}: it runs on {host}, which does not own it; on {host}, {_KEEPING}",
+                )
 
 
 def _without_copies(

@@ -319,6 +319,16 @@ def test_a_disk_that_has_moved_leaves_no_second_definition(keep: t.Any, shared: 
         owners = {place: keep.read_owner(keep.store(place, UUID)) for place in guest.directories}
         assert keep.start_problem(guest, owners, THERE, arriving=False, why_unread="").startswith(problem)
     assert not keep.start_problem(here, {str(new): None, str(old): left}, THERE, arriving=False, why_unread="")
+    # A host that comes back with the older definition: the owner of the new directory decides.
+    other = Libvirt(document(old / "web1.qcow2"))
+    assert [line["action"] for line in keep.save(other)] == ["other"]
+    assert keep.read_owner(keep.store(str(old), UUID)).why == f"moved to {new}"
+    # It is back, and nobody protects it any more: nobody keeps it from starting.
+    owned = keep.read_owner(keep.store(str(new), UUID))
+    keep.write_owner(keep.store(str(new), UUID), keep.Owner("", "", "2026", "no longer protected on hyper2"))
+    owners = {place: one and keep.Owner(**one) for place, one in keep.owners_of(stale).items()}
+    assert not keep.start_problem(stale, owners, THERE, arriving=False, why_unread="")
+    keep.write_owner(keep.store(str(new), UUID), owned)
     host.documents = [document(old / "web1.qcow2")]  # and back
     assert [line["action"] for line in keep.save(host)] == ["take"]
     assert keep.current(str(new), UUID) == str(old) and keep.read_owner(keep.store(str(old), UUID)).uuid == THERE

@@ -99,8 +99,8 @@ def test_pacemaker_switches_no_guest_off_that_is_only_asked() -> None:
     with pytest.raises(Refused, match=r"without waiting for it: Pacemaker runs it.*; set wait: true, or force: true"):
         plan_power.entrusted(Plan((asked,)), wanted, RESOURCE)
     assert plan_power.entrusted(Plan((asked,)), wanted, None).steps == (asked,)
-    for more in ({"wait": True}, {"force": True}):
-        assert len(plan_power.entrusted(Plan((dataclasses.replace(asked, **more),)), wanted, RESOURCE).steps) == 2
+    for step in (dataclasses.replace(asked, wait=True), dataclasses.replace(asked, force=True)):
+        assert len(plan_power.entrusted(Plan((step,)), wanted, RESOURCE).steps) == 2
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,13 @@ def test_pacemaker_switches_no_guest_off_that_is_only_asked() -> None:
     [("Started", True, ""), ("Started", False, "Stopped"), ("Stopped", True, "Started"), ("Stopped", False, "")],
 )
 def test_pacemaker_keeps_a_guest_as_it_is_left(role: str, runs: bool, told: str) -> None:
-    steps = run_pacemaker.as_left("web1", Resource("guest-web1", UUID, role), runs=runs)
-    assert [one.role for one in steps] == ([told] if told else []) and not run_pacemaker.as_left(
-        "web1", None, runs=runs
-    )
+    starts = (Start,) if runs else None
+    started, goes_on = (Destroy("web1"), Start("web1"), Suspend("web1")), (Suspend("web1"),)
+    for steps, at in ((started, 2 if runs else 3), (goes_on, int(not runs))):
+        assert run_pacemaker.as_left("web1", None, steps, starts=starts) == steps
+        entrusts = [Entrust("web1", "guest-web1", told)] if told else []
+        found = run_pacemaker.as_left("web1", Resource("guest-web1", UUID, role), steps, starts=starts)
+        assert [*found] == [*steps[:at], *entrusts, *steps[at:]]
 
 
 def test_what_mends_a_failure_is_done_before_pacemaker_looks(program: Path) -> None:

@@ -182,22 +182,49 @@ def test_a_guest_that_is_kept_twice_is_left_to_a_person() -> None:
 
 
 def test_old_definitions_and_namesakes_do_not_choose_the_host() -> None:
-    there = {
-        "hyper1": [{"uuid": WEB, "name": "web1"}],
-        "hyper3": [{"uuid": "c", "name": "web1"}, {"uuid": DB, "name": "db1"}],
-    }
-    hosts = {host: {"host": {"uuid": host, "guests": guests}} for host, guests in there.items()}
-    shows = {"hyper1": shown(line(defined=True)), "hyper3": shown(line(host_uuid="c"))}
-    given = {"host": "hyper2", "confirm_dead": "hyper2"}
-    found = recovered_guests(shows, {}, given, {}, {"hosts": {**hosts, "hyper4": {"msg": "failed"}}})
-    assert [one["name"] for one in found["guests"]] == ["web1"] and not found["problems"]
-    assert {host: one.get("host", {}).get("guests") for host, one in found["hosts"].items()} == {
+    def guest(uuid: str, name: str, state: str = "shutdown") -> dict[str, str]:
+        return {"uuid": uuid, "name": name, "state": state}
+
+    def found(*of_hyper4: dict[str, str]) -> dict[str, t.Any]:
+        there = {"hyper1": [guest(WEB, "web1")], "hyper3": [guest("c", "web1"), guest(DB, "db1")], "hyper4": of_hyper4}
+        hosts = {host: {"host": {"uuid": host, "guests": [*guests]}} for host, guests in there.items()}
+        shows = {
+            "hyper1": shown(line(defined=True)),
+            "hyper3": shown(line(host_uuid="c")),
+            "hyper4": {"rc": 127, "msg": "no"},
+        }
+        given = {"host": "hyper2", "confirm_dead": "hyper2"}
+        return recovered_guests(shows, {}, given, {}, {"hosts": {**hosts, "hyper5": {"msg": "failed"}}})
+
+    told = found()
+    assert [one["name"] for one in told["guests"]] == ["web1"] and not told["problems"]
+    assert {host: one.get("host", {}).get("guests") for host, one in told["hosts"].items()} == {
         "hyper1": [],
-        "hyper3": [{"uuid": "c", "name": "c"}, {"uuid": DB, "name": "db1"}],
-        "hyper4": None,
+        "hyper3": [guest("c", "c"), guest(DB, "db1")],
+        "hyper4": [],
+        "hyper5": None,
     }
-    [refused] = found["refused"]
+    [refused] = told["refused"]
     assert refused["host"] == "hyper3" and "another guest of this name (UUID c); virsh domrename it" in refused["why"]
+    running = found(guest(WEB, "web1", "paused"))
+    assert (
+        not running["guests"]
+        and "web1: it runs on hyper4, which does not own it; on hyper4, set" in running["stays"][-1]
+    )
+
+
+def test_what_modules_return_may_not_be_copied() -> None:
+    """It is of a kind that ansible-core makes, and does not let others make."""
+
+    class Lazy(dict[str, t.Any]):
+        def __init__(self, *_values: object) -> None:
+            raise TypeError("Direct construction of lazy containers is not supported.")
+
+    lazy = Lazy.__new__(Lazy)
+    lazy.update({"host": {"uuid": ALIVE, "guests": []}})
+    given = {"host": "hyper2", "confirm_dead": "hyper2"}
+    found = recovered_guests({"hyper1": shown(line())}, {}, given, {}, {"hosts": {"hyper1": lazy}})
+    assert [one["name"] for one in found["guests"]] == ["web1"] and found["hosts"]["hyper1"] == lazy
 
 
 def test_a_guest_that_runs_or_that_cannot_be_read_is_not_started() -> None:
