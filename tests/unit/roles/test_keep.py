@@ -293,7 +293,7 @@ def test_a_claim_while_the_guest_runs_notes_that_it_ran(keep: t.Any, shared: Pat
     assert [line["action"] for line in keep.save(host)] == ["give"]
 
 
-def test_a_disk_that_has_moved_leaves_no_second_definition(keep: t.Any, shared: Path) -> None:
+def test_a_disk_that_has_moved_leaves_no_second_definition(keep: t.Any, shared: Path, monkeypatch: t.Any) -> None:
     """Else a host could be given the old one, and two would write the disks that have stayed."""
     old, new = shared / "a", shared / "b"
     for each in (old, new):
@@ -320,8 +320,10 @@ def test_a_disk_that_has_moved_leaves_no_second_definition(keep: t.Any, shared: 
         assert keep.start_problem(guest, owners, THERE, arriving=False, why_unread="").startswith(problem)
     assert not keep.start_problem(here, {str(new): None, str(old): left}, THERE, arriving=False, why_unread="")
     # A host that comes back with the older definition: the owner of the new directory decides.
-    other = Libvirt(document(old / "web1.qcow2"))
-    assert [line["action"] for line in keep.save(other)] == ["other"]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(keep, "STATE", str(shared.parent / "state of another host"))
+        other = Libvirt(document(old / "web1.qcow2"))
+        assert [line["action"] for line in keep.save(other)] == ["other"]
     assert keep.read_owner(keep.store(str(old), UUID)).why == f"moved to {new}"
     # It is back, and nobody protects it any more: nobody keeps it from starting.
     owned = keep.read_owner(keep.store(str(new), UUID))
