@@ -297,7 +297,7 @@ def test_a_guest_whose_disk_has_moved_starts_from_where_it_is() -> None:
         on(f"mkdir -p {SHARED}/other; virsh -q pool-info other >/dev/null 2>&1 || {{ {pool}; }}")
     on2(f"virsh -q dumpxml g --inactive >{SHARED}/g.xml; cp {SHARED}/g-system* /root/")
     on1(f"virsh -q define {SHARED}/g.xml")
-    moved = {"name": "g", "disk": "system", "pool": "other"}
+    moved = {"guest": "g", "disk": "system", "pool": "other"}
     LAB.tell({"corral.virt.virt_disk_move": moved, "register": "told"}, hosts="hyper2")
     until(lambda: f"{SHARED}/other" in on2('corral-keep show | grep -o \'"directory": "[^"]*\''), 90)
     assert on2("corral-keep show").count("\n") == 0 and "moved to" in owner_why("g")

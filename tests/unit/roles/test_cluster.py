@@ -321,7 +321,7 @@ BAD: dict[str, dict[str, t.Any]] = {
     },
     "no common options": {
         "hosts": [
-            {"cluster_hosts": ["hyper1", "hyper2", "hyper3"]},
+            {"cluster_hosts": ["hyper1", "hyper2", "hyper3"], "cluster_token_ms": 3000},  # as where it is not set
             {"cluster_hosts": ["hyper1", "hyper2", "hyper3"], "cluster_name": "b", "cluster_guests": []},
             {"cluster_token_ms": 20, "cluster_quorum_device": "b", "cluster_properties": {"cluster-delay": "1s"}},
         ],
@@ -549,6 +549,12 @@ def test_a_guest_whose_disk_has_moved_goes_on_running(
         applied(cib, {**NOTHING, "fencing": {}, "guests": guests})
         values = {one.get("name"): one.get("value") for one in cib.iterfind(".//primitive/*/nvpair")}
         assert (values["store"], values["priority"]) == (str(old), "7"), "what is kept now counts"
+    group = {
+        "name": "san",
+        "filesystems": [{"volume": name, "path": str(path)} for name, path in (("a", old), ("b", new))],
+    }
+    rules = [rule for _section, rule in PROGRAM.stored({"resource": "guest-web1"}, {str(old), f"{new}/vms"}, [group])]
+    assert {rule.get("first") for rule in rules} > {"corral-storage-fs.san.a-clone", "corral-storage-fs.san.b-clone"}
     left = kept(tmp_path / "c", "web1", "<corral:ha/>")
     assert PROGRAM.named(left["store"], next(cib.iterfind(".//primitive")), left["uuid"]) == left["store"]
 
