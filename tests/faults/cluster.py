@@ -59,6 +59,9 @@ JOURNAL_MIB = 16
 WAITS_NS = 2_000_000
 MOVES, STAYS, DOWN, EITHER = "moves", "stays", "down", "either"
 WHOLE_S = 240
+# What a machine takes before it boots: longer than the members need to see that it is gone. Pacemaker of one that is back
+# before is told of its own fencing, and stays down.
+FIRMWARE_S = 8
 TOLD = re.compile(
     r"UNCLEAN|OFFLINE|pending|FAILED|Failed|exitreason|Stopped|blocked|WITHOUT quorum|returned|unknown", re.I
 )
@@ -258,6 +261,8 @@ class Scene:
         """Undo the fault, switch on what is off, and wait until all is as before; what that took."""
         self.undo.close()
         for name in MEMBERS:
+            if self.switch(name, "status") == "off":
+                time.sleep(FIRMWARE_S)
             switched_on(self.lab, name)
         self.hurt.clear()
         begun, why = time.monotonic(), ""
