@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_step
 
 __all__ = ["entrusted"]
 
-P = t.TypeVar("P", bound="step.Plan[t.Any]")
+P = t.TypeVar("P", bound=step.Plan[t.Any])
 
 
 def entrusted(

@@ -333,7 +333,7 @@ def store(directory: str, uuid: str) -> str:
 
 def current(directory: str, uuid: str) -> str:
     """The directory that has a guest's store now, also if its first disk has left the one that is named."""
-    for _ in range(OWNERS):
+    for _hop in range(OWNERS):
         folder = store(directory, uuid)
         owner = read_owner(folder)
         if owner is None or not owner.why.startswith(MOVED):
