@@ -283,7 +283,9 @@ class Scene:
 
     def _in_use_again(self, name: str) -> bool:
         with contextlib.suppress(RuntimeError):  # it boots, or its cluster has no quorum yet
-            self.hosts[name].run("rm -f /var/lib/libvirt/corral-maintenance*.json; /usr/local/sbin/corral-cluster standby off")
+            self.hosts[name].run(
+                "rm -f /var/lib/libvirt/corral-maintenance*.json; /usr/local/sbin/corral-cluster standby off"
+            )
             return True
         return False
 
