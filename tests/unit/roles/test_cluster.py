@@ -971,6 +971,16 @@ def test_a_guest_hangs_whose_agent_is_connected_and_answers_no_more(
     assert found == codes
 
 
+def node_with(place: Path, programs: dict[str, str]) -> None:
+    """Programs of a node in the place of its own, which keep their notes there, and a guest that nobody owns."""
+    for name, text in programs.items():
+        (place / name).write_text(f"#!/bin/sh\ncd {place}\n{text}\n")
+        (place / name).chmod(0o755)
+    store = place / f".corral/guests/{GUEST['uuid']}"
+    store.mkdir(parents=True)
+    (store / "owner").write_text("{}")
+
+
 HOOK = "cannot start guest web1 here: hyper1 is in maintenance (drained) and takes no guests"
 
 
@@ -998,12 +1008,7 @@ def test_a_guest_that_comes_to_a_member_is_noted_at_once_or_says_first_why_not(
     (tmp_path / "ocf-shellfuncs").write_text(OCF)
     (tmp_path / "refused").write_text(refused)
     (tmp_path / "state").write_text("shut off" if action == "start" else "running")
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    store = tmp_path / f".corral/guests/{GUEST['uuid']}"
-    store.mkdir(parents=True)
-    (store / "owner").write_text("{}")
+    node_with(tmp_path, programs)
     known = {"OCF_RESKEY_uuid": GUEST["uuid"], "OCF_RESKEY_store": str(tmp_path)}
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OCF_FUNCTIONS_DIR": str(tmp_path), **known}
     agent = ["sh", str(ROLE / "files/guest"), action]
@@ -1045,12 +1050,7 @@ def test_a_member_that_does_not_say_that_a_guest_is_off_may_run_it(
     }
     (tmp_path / "ocf-shellfuncs").write_text(OCF)
     (tmp_path / "state").write_text("shut off")
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    store = tmp_path / f".corral/guests/{GUEST['uuid']}"
-    store.mkdir(parents=True)
-    (store / "owner").write_text("{}")
+    node_with(tmp_path, programs)
     known = {
         "OCF_RESKEY_uuid": GUEST["uuid"],
         "OCF_RESKEY_store": str(tmp_path),
