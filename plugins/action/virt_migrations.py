@@ -11,8 +11,6 @@ from ansible_collections.corral.virt.plugins.action import virt_migrate
 from ansible_collections.corral.virt.plugins.plugin_utils._report import report_text, terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
-__all__ = ["ActionModule"]
-
 
 class ActionModule(virt_migrate.ActionModule):
     """Serves `virt_migrations`."""

@@ -19,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import plan_liv
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import DICTS, GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, every
 
-__all__ = ["ModuleDocFragment"]
-
 _TEXTS = r"""
 name: Name of the guest. It identifies the guest on the host. Letters, digits, C(.), C(_) and C(-); at most 63
   characters.

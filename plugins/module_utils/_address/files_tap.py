@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Reads and sends frames at guests' interfaces by raw sockets of the host. Requires root."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import Nic
-
-__all__ = ["Listener", "listening"]
 
 _ALL = 0x0003  # ETH_P_ALL
 _PACKET, _AUXDATA = 263, 8  # SOL_PACKET, PACKET_AUXDATA

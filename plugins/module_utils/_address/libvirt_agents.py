@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Query guest agents for addresses on a separate connection, so that a silent agent delays nothing else."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Vi
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import AddressClaim
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
-
-__all__ = ["Agents"]
 
 _AT_ONCE = 4  # libvirt's daemon works on five calls of a client; the fifth closes the connection
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Addresses of guests from libvirt."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import AddressClaim, host_address
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt
-
-__all__ = ["LIBVIRT_SOURCES", "addresses", "claims"]
 
 LIBVIRT_SOURCES = ("lease", "arp", "agent")  # of addresses, best first, as a part of libvirt's constants
 

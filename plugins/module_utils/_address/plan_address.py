@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Which claimed addresses are believed, which are recorded, and what to ask guests. Pure."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_address 
     Sighting,
     host_address,
 )
-
-__all__ = ["AddressVerdict", "addresses", "judge", "neighbours", "questions", "recorded"]
 
 _SWEPT = 1024  # addresses of a network that a guest is asked about one by one
 

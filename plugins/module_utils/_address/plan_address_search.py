@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how long to wait for a guest's address, and what a search has found. Pure."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_address 
     AddressedGuest,
     Sighting,
 )
-
-__all__ = ["AddressOutcome", "is_waited_for", "notes", "outcomes", "tried"]
 
 _IPV6_ALONE_S = 5.0  # after which IPv4 is no longer waited for
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps about addresses of guests, in a separate file to keep the payload for hosts small."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Seen
-
-__all__ = ["RecordAddresses", "WaitForAddress"]
 
 
 @dataclasses.dataclass(frozen=True)

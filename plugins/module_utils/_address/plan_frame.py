@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Ethernet frames at a guest's interface: the address that a frame shows, and ARP requests to the guest. Pure.
 
 A guest writes its frames, so nothing in them is trusted: a frame with a wrong length, type or checksum is ignored.
@@ -13,8 +11,6 @@ import ipaddress
 import struct
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import AddressClaim, host_address
-
-__all__ = ["SNAP_BYTES", "claim", "question"]
 
 SNAP_BYTES = 640  # of a frame: a DHCP answer with its options up to the type of message
 _ARP, _IPV4, _IPV6 = 0x0806, 0x0800, 0x86DD

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Wait for the addresses of started guests, many at once, and record them."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Seen
-
-__all__ = ["wait_for"]
 
 
 def wait_for(connection: t.Any, results: t.Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find the addresses of running guests, many at once, and record them."""
 
 from __future__ import annotations
@@ -36,8 +34,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Patience
-
-__all__ = ["changes", "do", "find", "leased", "refresh"]
 
 _DRAIN_S, _LOOK_S, _ASK_S = 0.2, 1.0, 5.0  # between readings of packets, looks at all else, and questions to guests
 _WATCH_S = 5.0  # between looks at what guests do

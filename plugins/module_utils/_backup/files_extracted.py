@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Write files that come out of a guest to a new directory, none of them elsewhere.
 
 The guest's users choose every name, link and mode. Until all files are written, the directory has no symbolic link that
@@ -21,8 +19,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_files import Destination
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
-
-__all__ = ["Extraction", "look", "new"]
 
 _DEEPEST = 200
 _PIECE = 1024 * 1024

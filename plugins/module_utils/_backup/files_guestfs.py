@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read the disks of a backup in an appliance of libguestfs: a kernel of its own sees the guest's filesystems, and the
 host's kernel never does. The disks are only read.
 """
@@ -31,8 +29,6 @@ try:
     import guestfs
 except ImportError:
     guestfs = None
-
-__all__ = ["content", "download", "entries", "has_reader", "inside", "mount", "opened", "stream"]
 
 _MOST = 10_000  # names of a directory
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}

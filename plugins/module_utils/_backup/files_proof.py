@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The directory, the bridge, the console and the probe of a guest that is restored to prove a backup."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
 from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, run
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["console", "create", "probe", "remove", "take_down"]
 
 _PASS = 0o711  # QEMU's user passes through
 _CONSOLE_BYTES, _TOLD_LENGTH = 65536, 300

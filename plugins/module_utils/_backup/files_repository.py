@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read and write a repository of backups: a directory of this machine.
 
 QEMU's user passes through its folders, and lists none of them; only root reads what is in a finished point.
@@ -43,25 +41,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = [
-    "begin",
-    "create",
-    "delete",
-    "digest",
-    "discard",
-    "finish",
-    "folder",
-    "kept_mounted",
-    "lend",
-    "look",
-    "read",
-    "read_text",
-    "take_back",
-    "unpin",
-    "write_proof",
-    "write_text",
-]
 
 _PASS, _OWN, _WRITE_OTHERS = 0o711, 0o700, 0o022
 _PIECE = 1024 * 1024

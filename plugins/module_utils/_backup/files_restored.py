@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Write what is in a backup to new files, and swap them with the present ones.
 
 A new file has an attribute until a guest uses it, by which the next run knows what an interrupted one has left.
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, files_qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["disk", "is_unfinished", "overlay", "settle", "state", "swap"]
 
 _MARK = "user.corral.restore"
 _NEW = ".restoring"

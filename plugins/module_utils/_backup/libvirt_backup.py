@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Let libvirt back up a running guest, and keep its checkpoints."""
 
 from __future__ import annotations
@@ -20,18 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Note
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.libvirt_snapshot import freeze
-
-__all__ = [
-    "abort",
-    "begin",
-    "checkpoint_document",
-    "checkpoints",
-    "drop",
-    "forget_checkpoints",
-    "redefine",
-    "size_bytes",
-    "wait",
-]
 
 _LOOK_S = 0.3
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Guests and networks in libvirt that are made to prove backups."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_prove imp
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-
-__all__ = ["agent_answers", "isolate", "memory_free_bytes", "remove_network"]
 
 _AGENT_S = 5  # an agent that is silent for so long does not answer yet
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Points of a repository: what is in each, and what it stands on.
 
 A point is a folder `UUID/ID` with a qcow2 for each disk, the guest's definition and other state, and `manifest.json`,
@@ -15,36 +13,6 @@ import dataclasses
 import json
 import re
 import typing as t
-
-__all__ = [
-    "CHECKPOINT",
-    "DEFINITION",
-    "MANIFEST",
-    "MARKER",
-    "PART",
-    "PIN",
-    "PROOF",
-    "UNREADABLE",
-    "VERSION",
-    "BackupDisk",
-    "BackupPoint",
-    "BrokenPoint",
-    "Pin",
-    "Proof",
-    "Repository",
-    "RepositoryFacts",
-    "chains",
-    "children",
-    "is_proof_name",
-    "manifest",
-    "needed",
-    "pin_text",
-    "proof_name",
-    "proof_text",
-    "read_manifest",
-    "read_pin",
-    "read_proof",
-]
 
 MARKER, MANIFEST, DEFINITION, CHECKPOINT = "corral-backup.json", "manifest.json", "domain.xml", "checkpoint.xml"
 PROOF = "proof.json"  # in the folder of a point: how its last restore to prove it went

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a guest is backed up: all of a disk or its changes, what is deleted, and what must not be so. Pure."""
 
 from __future__ import annotations
@@ -46,24 +44,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import xml_bac
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, has_agent
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
-
-__all__ = [
-    "BackupHost",
-    "BackupPlan",
-    "BackupScene",
-    "BackupSpec",
-    "Checkpoint",
-    "another_run",
-    "check_part",
-    "check_same_checkpoint",
-    "check_same_point",
-    "check_unwritten",
-    "checked",
-    "plan",
-    "point_id",
-    "repair",
-    "scene",
-]
 
 _MOST = 2**31 - 1
 _PREFIX = "corral-"  # of the names of checkpoints

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide which files are taken out of a backup, and what must not be so. Pure."""
 
 from __future__ import annotations
@@ -31,21 +29,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import pr
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name
-
-__all__ = [
-    "Content",
-    "Destination",
-    "FilesHost",
-    "FilesPlan",
-    "FilesScene",
-    "FilesSpec",
-    "Inside",
-    "Mounts",
-    "NameInside",
-    "checked",
-    "plan",
-    "scene",
-]
 
 _SPARE_BYTES = 64 * 1024**2
 _NO_FILES = ("swap", "unknown", "LVM2_member", "crypto_LUKS", "linux_raid_member", "BitLocker")

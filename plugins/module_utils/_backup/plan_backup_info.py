@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Describe a repository: points as data, what each guest's policy misses, and what is damaged. Pure."""
 
 from __future__ import annotations
@@ -24,20 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.age import age_t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, due, seconds
-
-__all__ = [
-    "BackupPolicy",
-    "KnownGuest",
-    "check_found",
-    "check_tags",
-    "checked",
-    "chosen",
-    "described",
-    "inherited",
-    "missing",
-    "problems",
-    "until",
-]
 
 _STANDS = "it stands on"  # how the problem of a point begins that is another point's
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps that back guests up into a repository, and restore them from it."""
 
 from __future__ import annotations
@@ -15,34 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "BackupStep",
-    "CopyDisk",
-    "CreateRepository",
-    "DefineRestored",
-    "DeletePoint",
-    "DiscardPart",
-    "DropCheckpoint",
-    "ExtractFiles",
-    "FinishPoint",
-    "ForgetCheckpoints",
-    "KeepPoint",
-    "PauseOnErrors",
-    "PullDisk",
-    "PushDisks",
-    "PutInPlace",
-    "RedefineCheckpoint",
-    "ReleasePoint",
-    "RelinkDisk",
-    "RestoreDisk",
-    "RestoreState",
-    "ResumeRestored",
-    "StartPoint",
-    "StartRestored",
-    "SwappedDisk",
-    "VerifyPoint",
-]
 
 
 @dataclasses.dataclass(frozen=True)

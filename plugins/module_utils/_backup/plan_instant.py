@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide about guests that run on a backup while it is copied: how that goes on and ends, and what must stay. Pure."""
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
-
-__all__ = ["check_released", "check_verified", "closable", "ending", "going_on", "pinned"]
 
 _BEGINS_S = 86400  # for so long after its pin, a guest may still be on its way
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide which point of a repository is meant, and whether all of it is there. Pure."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
-
-__all__ = ["PointHost", "PointScene", "PointSpec", "check_whole", "chosen", "damages_of", "link_path", "seconds"]
 
 
 @dataclasses.dataclass(frozen=True)

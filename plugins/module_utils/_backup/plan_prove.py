@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide which backups are proven, and how: restored to a guest that reaches nothing, which gives evidence. Pure."""
 
 from __future__ import annotations
@@ -47,35 +45,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Seen
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import directory
-
-__all__ = [
-    "ANOTHER_RUN",
-    "LOCK",
-    "AwaitEvidence",
-    "BeginProof",
-    "Isolate",
-    "LeftProof",
-    "ProofHost",
-    "ProofPlan",
-    "ProofScene",
-    "ProofSpec",
-    "RecordProof",
-    "RemoveProof",
-    "bridge_of",
-    "check_left",
-    "check_waiting",
-    "checked",
-    "failed",
-    "has_login",
-    "left",
-    "log_of",
-    "plan",
-    "record",
-    "removals",
-    "sample",
-    "scene",
-    "unproven",
-]
 
 LOCK = "corral-proof"
 ANOTHER_RUN = "cannot prove backups: another run does so on this host; wait for that run, and run again"

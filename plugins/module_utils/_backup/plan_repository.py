@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide whether a directory is a repository of backups. Pure."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import MARKER, VERSION, RepositoryFacts
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-
-__all__ = ["checked_repository", "path_problems"]
 
 
 def path_problems(path: str) -> t.Iterator[str]:

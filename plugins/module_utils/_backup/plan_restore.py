@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a guest is restored from a backup: in place, anew or under another name, and what must not be so. Pure."""
 
 from __future__ import annotations
@@ -62,26 +60,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
-
-__all__ = [
-    "SPARE_BYTES",
-    "RestoreHost",
-    "RestoreNetwork",
-    "RestorePlan",
-    "RestoreScene",
-    "RestoreSpec",
-    "another_run",
-    "check_absent",
-    "check_checkpoints",
-    "check_present",
-    "checked",
-    "disk_format",
-    "flat_size_bytes",
-    "plan",
-    "scene",
-    "state_path",
-    "taken",
-]
 
 RESTORED, ASIDE = ".restored", ".replaced"  # endings of a disk that is restored in place, and of the one before
 _TPM, _NVRAM, _SEED = "tpm.tar", "nvram.fd", "seed.iso"

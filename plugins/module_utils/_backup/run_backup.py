@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Back guests up into a repository: facts, plan, gate, result."""
 
 from __future__ import annotations
@@ -54,8 +52,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 from ansible_collections.corral.virt.plugins.module_utils._system import dm_crypt, free_space, locks, private, timer
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
-
-__all__ = ["BackupGuestHost", "converge"]
 
 _THAW_S = 30  # after which systemd thaws a guest whose run has died
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Take files out of a backup: facts, plan, gate, result."""
 
 from __future__ import annotations
@@ -32,8 +30,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import pr
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
-
-__all__ = ["read"]
 
 _NAMED, _MOST = 5, 1000  # of what is left out: in a note, and in all
 

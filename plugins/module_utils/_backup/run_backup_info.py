@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read a repository of backups, and check what is in it."""
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
-
-__all__ = ["read"]
 
 
 def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Prove that backups can be restored: facts, plan, gate, result."""
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvi
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_spec
 from ansible_collections.corral.virt.plugins.module_utils._system import locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
-
-__all__ = ["converge"]
 
 _LOOK_S = 1
 

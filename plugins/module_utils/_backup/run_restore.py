@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Restore a guest from a repository: facts, plan, gate, result."""
 
 from __future__ import annotations
@@ -61,8 +59,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_fil
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks, timer
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
-
-__all__ = ["RestoreGuestHost", "RestoreWork", "converge"]
 
 
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Write the documents that begin a backup and its checkpoint, and read those of libvirt."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKUP_OF
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
-
-__all__ = ["backup", "checkpoint", "is_whole", "job_targets", "repository_of", "seed", "sizes", "with_definition"]
 
 
 def backup(files: t.Mapping[str, str], since: t.Mapping[str, str], targets: t.Iterable[str]) -> str:

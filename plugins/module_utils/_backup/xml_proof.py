@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The definition of a guest that is restored only to prove a backup: it reaches nothing outside."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored i
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, sealed
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve, text
-
-__all__ = ["Isolated", "directory_of", "isolated", "network", "with_record"]
 
 # Devices that reach nothing outside of the guest, once what follows has seen to their sources. All others are left out.
 _KEPT = (

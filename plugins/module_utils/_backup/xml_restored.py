@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Write the definition of a guest that is restored from a backup."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     resolve,
     text,
 )
-
-__all__ = ["connect", "definition", "macs_on", "pausing", "read_only_files", "reporting"]
 
 _NIC = ("mac", "model", "address", "alias", "boot", "acpi")  # of an interface, whatever it is connected to
 # What the record of then tells of files and migrations of then.

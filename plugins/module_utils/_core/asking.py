@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Ask a host: a plan asks by the methods of a protocol, and gets the same answer until the host forgets it."""
 
 from __future__ import annotations
 
 import functools
 import typing as t
-
-__all__ = ["asked", "forget"]
 
 Q = t.TypeVar("Q", bound=t.Callable[..., t.Any])
 

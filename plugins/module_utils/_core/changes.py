@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Field-level differences, and the form in which Ansible shows them."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["Change", "diff", "option_of", "shown", "size_text"]
 
 _SIZE = "_kib"  # kept inside in KiB; the user says MiB, or a size with its unit
 

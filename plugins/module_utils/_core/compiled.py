@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Compiled code of this collection, kept on the host until its next boot.
 
 Ansible sends a module as an archive with all that it imports. In each run, Python compiles what it imports from there
@@ -22,8 +20,6 @@ import sys
 import types
 import typing as t
 import zipimport
-
-__all__ = ["keep"]
 
 _COLLECTION = "ansible_collections.corral.virt.plugins."
 _PRIVATE = "/run/corral"  # as in _system/private

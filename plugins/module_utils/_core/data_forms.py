@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Values as JSON and back, by their types: each form has three functions. Pure."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import datetime
 import json
 import pathlib
 import typing as t
-
-__all__ = ["SIMPLE", "FixedTuple", "Form", "Mapping", "OneOf", "Plain", "Record", "Scalar", "Several", "exactly"]
 
 Schema = dict[str, t.Any]
 _WORDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}

@@ -1,25 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Defaults: names of objects that the roles create, and the memory that a host reserves."""
 
 from __future__ import annotations
 
 import typing as t
-
-__all__ = [
-    "BRIDGE",
-    "FIRST_MIGRATION",
-    "LAST_MIGRATION",
-    "LIBVIRT_TLS",
-    "MIGRATIONS",
-    "POOL",
-    "RESERVED_MIB",
-    "machine",
-    "virt_type",
-]
-
 
 # TCP ports of libvirt and of QEMU's migrations, as libvirt has them where nobody changes its settings.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The digest of facts: two plans from the same facts have the same one. Pure."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import hashlib
 import json
 import os
 import typing as t
-
-__all__ = ["digest"]
 
 
 def digest(value: object) -> str:

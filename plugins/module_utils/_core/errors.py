@@ -1,25 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """One family of exceptions, by what the user must do, not by where they come from."""
 
 from __future__ import annotations
 
 import typing as t
-
-__all__ = [
-    "BadInput",
-    "Failed",
-    "NotFound",
-    "NotMade",
-    "Refused",
-    "Timeout",
-    "Unreachable",
-    "Unsupported",
-    "Unverified",
-]
-__all__ += ["VirtError"]
 
 
 class VirtError(Exception):

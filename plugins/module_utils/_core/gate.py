@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """THE GATE: the only code that knows check mode. Every write of the collection passes here."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
-
-__all__ = ["Gate", "Looked"]
 
 S = t.TypeVar("S", bound=Step)
 T = t.TypeVar("T")

@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """One entry of a list in the options."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["Item"]
 
 
 @dataclasses.dataclass(frozen=True)

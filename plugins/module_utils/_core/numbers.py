@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Replace numbers that Ansible's own check cannot handle (`inf`, `1e999999999`) with words that it refuses."""
 
 from __future__ import annotations
 
 import decimal
 import typing as t
-
-__all__ = ["bounded"]
 
 _MOST_DIGITS = 30  # no option takes as many
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Make texts safe to show: without secrets and without control characters that a terminal obeys."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import re
 import typing as t
 from urllib.parse import parse_qsl, unquote
-
-__all__ = ["agree", "printable", "secrets", "some_of", "without_secrets"]
 
 # User and password are all up to the last @, also where a password holds a slash that should have been escaped.
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]*)://(?:([^\s?#]*:[^\s?#]*|[^\s/?#]*)@)?([^\s?#]*)([?#]\S*)?", re.IGNORECASE)

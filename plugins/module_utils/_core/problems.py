@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Collect all problems of a request, not only the first."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, VirtError
-
-__all__ = ["WHERE_IT_IS", "Problems", "contradictions", "control_characters", "refuse_all"]
 
 WHERE_IT_IS = "`ansible-playbook corral.virt.list` shows which host has it"  # a guest that is not here
 

@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """How long what is taken by a schedule is kept."""
 
 from __future__ import annotations
 
 import datetime
 import typing as t
-
-__all__ = ["PERIODS", "Dated", "expired", "keep_problems"]
 
 PERIODS = {"hourly": "%Y%m%d%H", "daily": "%Y%m%d", "weekly": "%G-%V", "monthly": "%Y%m", "yearly": "%Y"}
 

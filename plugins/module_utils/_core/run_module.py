@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The base of every module: what it may show, the connection option, and the translation of errors."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable, secrets, without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
-
-__all__ = ["URI_OPTION", "Module", "failures"]
 
 compiled.keep()  # for all that a module imports after this file, so this file is its first import
 

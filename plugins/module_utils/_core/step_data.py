@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps and plans as JSON, with a schema, and back. Pure; data names only classes that are loaded."""
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import data_forms as forms
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan, Step
-
-__all__ = ["VERSION", "as_data", "name_of", "plan_data", "plan_of", "schema", "schema_of", "step_of"]
 
 VERSION = 1
 _UNIONS = (t.Union, getattr(types, "UnionType", t.Union))  # typing's caches take one for the other

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Parse and print sizes, names, MAC addresses and checksums. Names say if a size is in bytes or KiB."""
 
 from __future__ import annotations
@@ -12,26 +10,6 @@ import uuid
 from fractions import Fraction
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-
-__all__ = [
-    "SIZE_UNITS",
-    "bytes_of",
-    "bytes_text",
-    "check_existing_name",
-    "check_image",
-    "check_name",
-    "control_characters",
-    "cpus_of",
-    "cpuset_of",
-    "derived_mac",
-    "format_of",
-    "image_of_content",
-    "is_content",
-    "kib_of",
-    "mac_of",
-    "uuid_of",
-    "written",
-]
 
 SIZE_UNITS = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 _LARGEST_TENTHS = 102400  # 10240 of a unit: larger numbers are no longer read at a glance

@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Versions as libvirt encodes them: 9000000 is 9.0.0."""
 
 from __future__ import annotations
 
 import typing as t
-
-__all__ = ["number", "text", "too_old"]
 
 
 def number(major: int, minor: int) -> int:

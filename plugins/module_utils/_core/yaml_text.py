@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Plain values as text with the same meaning in JSON and YAML 1.1: a host needs no YAML library.
 
 JSON alone is not enough: YAML reads `1e+20` as text, and a surrogate pair as two invalid characters.
@@ -13,8 +11,6 @@ import json
 import math
 import re
 import typing as t
-
-__all__ = ["unkept", "yaml_text"]
 
 _KEY_LENGTH = 1000  # YAML reads no longer key in one line
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Copy the file of a disk that nobody writes."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import subprocess
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
-
-__all__ = ["copy"]
 
 
 def copy(path: str, to: str) -> None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Let a running guest's QEMU copy a disk, and use the copy."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_blockjob import interruptible, watched_end
-
-__all__ = ["copy", "job", "pivot"]
 
 _LOOK_S = 0.5
 _MIB = 1024**2

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a disk of a guest moves to another pool of its host, and what must not be so. Pure.
 
 A mark beside the new file tells which disk of which guest it is for, where that was, and which file it is: so a later
@@ -49,27 +47,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
-
-__all__ = [
-    "Mark",
-    "MoveHost",
-    "MovePlan",
-    "MoveSpec",
-    "another_run",
-    "check_limits",
-    "check_pivot",
-    "check_still_off",
-    "checked",
-    "copied_bytes",
-    "is_alone",
-    "is_marked",
-    "nearest",
-    "of_tags",
-    "path_of",
-    "plan",
-    "unknown_pools",
-]
-
 
 _MOST = 2**31 - 1
 _NOTHING_BYTES = 1024**2  # what the tables of an empty qcow2 stay below

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps that move a disk of a guest to another place of its host, as data."""
 
 from __future__ import annotations
@@ -14,10 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "Begin", "BeginLogical", "ConvertOff", "CopyOff", "CopyRunning", "Finish", "FinishLogical", "Pivot", "Remember",
-]  # fmt: skip
 
 _AGAIN = " (again: an interrupted run has left a part)"
 

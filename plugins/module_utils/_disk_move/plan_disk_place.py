@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide where in a pool a disk goes that moves: its name and format there, and what it takes. Pure."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import VolumeGroup
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = ["FORMATS", "DiskFile", "DiskPlace", "cannot_grow", "format_problems", "lack_of_room", "place_in"]
 
 FORMATS = ("qcow2", "raw")
 _ENDINGS = {".qcow2": "qcow2", ".img": "raw", ".raw": "raw"}

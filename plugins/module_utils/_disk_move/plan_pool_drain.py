@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide which disks of a pool move to which other pools, what stays, and what must not be so. Pure."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_p
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
-
-__all__ = ["DrainHost", "DrainPlan", "DrainSpec", "Left", "PoolMove", "checked", "left", "plan", "unmoved"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Move a disk of a guest to another pool of its host: facts, plan, gate, result."""
 
 from __future__ import annotations
@@ -64,8 +62,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
-
-__all__ = ["DiskMoveHost", "converge", "progress_file"]
 
 
 def progress_file(name: str) -> str:

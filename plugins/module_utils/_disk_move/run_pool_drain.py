@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Move all disks of guests out of a pool, one after the other, as `virt_disk_move` moves one."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
-
-__all__ = ["converge"]
 
 
 def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:

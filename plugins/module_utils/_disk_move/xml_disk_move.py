@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The documents of a disk that moves."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
-
-__all__ = ["destination", "mirror", "moved", "remembered"]
 
 
 def destination(path: str, form: str) -> str:

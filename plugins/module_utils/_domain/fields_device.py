@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The rows of devices that a guest can have several of: ports, channels, passed-through devices, shared folders."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
-
-__all__ = ["CHANNELS", "CONTROLLERS", "FILESYSTEMS", "HOSTDEVS", "INPUTS", "PORT", "PORTS", "normalise_port"]
 
 _SERVICE = k.integer(1, 65535)
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The rows of a disk. Identity: our alias `ua-<name>`, else the target (`vda`) of disks that others defined."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
-
-__all__ = ["DISK", "DISKS", "by_name", "media", "read_all"]
 
 
 def _url_of(value: t.Any) -> str:

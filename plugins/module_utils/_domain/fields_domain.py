@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The rows of a domain as a whole. Source: https://libvirt.org/formatdomain.html"""
 
 from __future__ import annotations
@@ -41,19 +39,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     resolve,
     text,
 )
-
-__all__ = [
-    "DOMAIN",
-    "SHAPE",
-    "as_defined",
-    "graft",
-    "is_protected",
-    "managed_state",
-    "read_fields",
-    "renamed",
-    "sizes",
-    "spelt_out",
-]
 
 
 def _same_machine(found: str | None, wanted: str) -> bool:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The rows of the remote display."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make
-
-__all__ = ["GRAPHICS", "check", "display", "displays", "first", "graft", "read_all"]
 
 _PORT = k.integer(5900, 65535, also=(-1,))
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The rows of a network interface. Identity: our alias `ua-<name>`, else the MAC address."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows im
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
-
-__all__ = ["INTERFACE", "INTERFACES", "PciAddress", "PlugRow", "filters", "forget_source", "read_all", "switched"]
 
 
 def forget_source(device: Element) -> None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The collection's record of a guest, in libvirt's <metadata> under our namespace. It moves with the guest."""
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     resolve,
     text,
 )
-
-__all__ = ["RECORD", "arrived", "differing", "document", "fingerprint", "identified", "of", "read", "update"]
 
 _OURS = ("corral:guest", "corral-seen:guest", "corral-backup:guest")
 

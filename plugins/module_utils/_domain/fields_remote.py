@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The rows of a network disk, and of an NVMe device of the host.
 
 A user's secret is in libvirt; the definition only names it.
@@ -17,8 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.fields_interfa
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, Table, Values, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
-
-__all__ = ["NETWORK", "NVME", "check", "eject", "forget_source", "has_medium", "normalise"]
 
 _SECRETS = {"iscsi": "iscsi", "rbd": "ceph"}  # what libvirt calls a secret for a protocol
 _PROTOCOLS = ("nbd", "iscsi", "rbd")

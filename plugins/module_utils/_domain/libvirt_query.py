@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Query a host and its guests: read-only, few calls, no policy."""
 
 from __future__ import annotations
@@ -18,32 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKUP_OF
-
-__all__ = [
-    "Stored",
-    "backup_checkpoints",
-    "backup_xml",
-    "by_uuid",
-    "capabilities",
-    "committed",
-    "current_snapshot",
-    "definition",
-    "filters",
-    "find",
-    "find_by_uuid",
-    "found",
-    "libvirt_version",
-    "links",
-    "lookup",
-    "managed_state",
-    "node",
-    "of_all",
-    "pools",
-    "ports",
-    "saved_xml",
-    "snapshots",
-    "stored",
-]
 
 T = t.TypeVar("T")
 

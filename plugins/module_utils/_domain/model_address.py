@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Addresses of guests: their sources, and the record of them."""
 
 from __future__ import annotations
@@ -9,9 +7,6 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import typing as t
-
-__all__ = ["RANKS", "SOURCES", "AddressClaim", "AddressedGuest", "HostLinks", "HostSubnet", "Nic", "Sighting"]
-__all__ += ["host_address"]
 
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 Interface = t.Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]

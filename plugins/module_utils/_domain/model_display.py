@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A remote display, with what tells who can reach it."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["Display", "DisplayDefaults"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A guest as the user wants it and as the host reports it. None: the user does not set it, so it is left alone."""
 
 from __future__ import annotations
@@ -12,24 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "ACTIONS",
-    "APPLY",
-    "OFFLINE",
-    "PLACES",
-    "STATES",
-    "Disk",
-    "FoundGuest",
-    "Grafted",
-    "GuestSpec",
-    "Original",
-    "OriginalDisk",
-    "OwnedDisk",
-    "Power",
-    "Seed",
-    "Volume",
-]
 
 STATES = ("present", "running", "shutdown", "destroyed", "paused", "absent")
 ACTIONS = ("reset", "rebooted")  # done each time they are asked for

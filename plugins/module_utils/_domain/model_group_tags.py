@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The tags by which later runs know where a guest may be: apart, together, in which host groups."""
 
 from __future__ import annotations
 
 import typing as t
-
-__all__ = ["APART", "HOST_GROUPS", "REQUIRES", "TOGETHER", "after_prefix", "versions"]
 
 APART, TOGETHER, HOST_GROUPS, REQUIRES = "apart-", "together-", "host_groups-", "requires-"
 

@@ -1,16 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The facts that decide if a running guest can get a device: the device, and the guest's PCI slots and USB ports."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["EXPRESS", "PCI", "Buses", "NetworkFilter", "Plug", "Slot"]
-
 
 # A network filter of libvirt, as far as it matters where the kernel looks at its rules.
 

@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What a host must have before a guest can start, or get a device: libvirt opens it."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["UNFINISHED_SUFFIX", "Missing", "NamedBy", "Offer", "Prerequisites", "Qcow2", "Uplink"]
 
 # after the path of a disk that is not complete: libvirt finds no such file, and does not start the guest
 UNFINISHED_SUFFIX = ".making"  # of a disk's path in the definition, until the disk is made

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Snapshots of a guest as libvirt has them, and the tree that they form."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import typing as t
-
-__all__ = ["Snapshot", "SnapshotDisk", "SnapshotRecord", "Tree"]
 
 
 @dataclasses.dataclass(frozen=True)

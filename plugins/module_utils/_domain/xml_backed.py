@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """When a guest was backed up and proven last, and how often that is due by its tags."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED, sealed
-
-__all__ = ["HELD", "BackupNote", "document", "due", "held", "read", "seconds", "within"]
 
 HELD = "it runs on a backup until that is copied"  # so it does not migrate, nor are its disks stored or moved
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}

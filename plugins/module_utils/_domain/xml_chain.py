@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The files that a guest reads and writes: its disks, and the backing files in its XML."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
-
-__all__ = ["Link", "links", "raw_sources", "without_below"]
 
 
 class Link(t.NamedTuple):

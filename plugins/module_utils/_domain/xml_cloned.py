@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The definition of a clone: that of its original without what only one guest can be or have."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_ta
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import LIBOSINFO
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
-
-__all__ = ["disks", "document", "own_files"]
 
 _KEPT = {"tags": DOMAIN["tags"], "login_user": DOMAIN["login_user"]}
 _SYSTEM = f"{{{LIBOSINFO}}}"  # says which system it is, not which guest

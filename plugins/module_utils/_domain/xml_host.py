@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read libvirt's XML of a host: capabilities, pools, volumes, networks."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
-
-__all__ = ["cpu_model", "domain_capabilities", "host", "network", "new_raw", "new_volume", "pool", "volume"]
 
 
 def host(xml: str) -> dict[str, t.Any]:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What binds a guest to a host, and the form in which its definition is reserved on another."""
 
 from __future__ import annotations
@@ -11,22 +9,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_remote import NVME, has_medium
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import variables
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
-
-__all__ = [
-    "LOCAL_STATE",
-    "arriving_name",
-    "cpu",
-    "files",
-    "firmware",
-    "has_agent",
-    "is_reserved",
-    "local_state",
-    "needs",
-    "released",
-    "reserved",
-    "with_disks",
-    "with_firmware",
-]
 
 # What QEMU writes beside disks, where its definition says so: the state of a TPM, the content of an NVDIMM, firmware
 # with its variables, crash logs.

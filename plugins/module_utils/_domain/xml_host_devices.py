@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Devices of a host that a guest can use exclusively, named the same way for guests and hosts."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import re
 import typing as t
 from xml.etree import ElementTree
-
-__all__ = ["bound", "devices", "devices_of", "offered", "pci_address"]
 
 Element = ElementTree.Element
 

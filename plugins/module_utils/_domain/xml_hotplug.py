@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read the facts that decide if a running guest can get a device."""
 
 from __future__ import annotations
@@ -19,9 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug 
     Slot,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
-
-__all__ = ["buses", "plug", "read"]
-
 
 # Read a network filter.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The XML of a guest that does not exist yet: the minimum for libvirt, before options are written into it."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
-
-__all__ = ["brought", "domain", "said"]
 
 # A q35 guest seats each device on a root port of its own: half for those it is made with, half for later.
 _SPARE_ROOT_PORTS = 16

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What a host must have before a guest can start. Standard library only, so that little code travels."""
 
 from __future__ import annotations
@@ -16,9 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Qcow2,
     Uplink,
 )
-
-__all__ = ["prerequisites", "uplink"]
-
 
 # What guests of a network are plugged into. With the standard library alone, as little travels to start guests.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read libvirt's document of a snapshot, and write those that take, change and restore one."""
 
 from __future__ import annotations
@@ -12,18 +10,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, OURS
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
-
-__all__ = [
-    "GuestDisk",
-    "definition_then",
-    "disks",
-    "has_agent",
-    "snapshot",
-    "taking",
-    "with_disks",
-    "with_files",
-    "without_chains",
-]
 
 
 class GuestDisk(t.NamedTuple):

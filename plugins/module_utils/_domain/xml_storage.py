@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Reads what libvirt tells of a host's block devices, and of where a pool's volumes come from."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
-
-__all__ = ["device", "pool_source"]
 
 
 def device(path: str, nodes: t.Iterable[str], volume: str | None, pool: str | None) -> dict[str, t.Any] | None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What reports and placement read from a guest's XML: a part of its tables, with the same names.
 
 Without the tables, which are most of what travels to a host; a test compares both on every example.
@@ -14,8 +12,6 @@ from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import Nic, Sighting
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, CORRAL, SEEN, sealed
-
-__all__ = ["has_agent", "is_managed", "macs", "nics", "oldest_s", "read", "recorded", "sighted", "sightings"]
 
 _GUEST, _SEEN = f"metadata/{{{CORRAL}}}guest", f"metadata/{{{SEEN}}}guest"
 _PORTS = {"port": "port", "tls_port": "tlsPort", "websocket": "websocket"}

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Check that a definition is consistent after an edit: else libvirt would refuse it, or silently change it."""
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import constraint
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
-
-__all__ = ["problems", "recent", "violations"]
 
 Problems = t.Iterator["tuple[str, str]"]  # place and reason
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find files, network devices and host devices that this machine does not have."""
 
 from __future__ import annotations
@@ -17,9 +15,6 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import NamedBy
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header
-
-__all__ = ["has_hook", "missing_devices", "missing_links", "missing_named", "missing_paths", "names_in"]
-
 
 _HOOKS = "/etc/libvirt/hooks"
 _OURS = f"{_HOOKS}/qemu.d/50-corral"  # it refuses guests, and sets up nothing

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The QEMU process of a guest as its host sees it, why libvirt ended it, and the settings in qemu.conf."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import select
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
-
-__all__ = ["PID_FILE", "displays", "handed_over", "settings"]
 
 PID_FILE = "/run/libvirt/qemu/{}.pid"
 _LOG = "/var/log/libvirt/qemu/{}.log"

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Carry out the steps on a guest: one verb each, no choices."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, libvirt_wait
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_blockjob, libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["create_volume", "do"]
 
 _DETACH_S, _BALLOON_S = 20, 5
 

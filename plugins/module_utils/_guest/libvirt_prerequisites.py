@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find networks, filters, volumes and secrets that libvirt does not have ready for a guest."""
 
 from __future__ import annotations
@@ -14,18 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Offer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = [
-    "active_networks",
-    "inactive_networks",
-    "missing_filters",
-    "missing_offers",
-    "missing_secrets",
-    "missing_volumes",
-    "networks_without_autostart",
-    "transient_networks",
-    "volume_paths",
-]
 
 _COMPLETE: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()  # names of network filters
 

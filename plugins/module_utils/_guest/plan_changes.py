@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what must be done to a guest. Pure: data in, steps out; nothing here touches a host."""
 
 from __future__ import annotations
@@ -22,9 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import plan_gue
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding import Seeding
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off, state_change, state_steps
-
-__all__ = ["DefinitionSight", "GuestPlan", "awaited", "changes", "check_unchanged", "plan", "rename", "saved"]
-
 
 # Decide whether a guest may have another name. Pure.
 

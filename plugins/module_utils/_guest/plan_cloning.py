@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what a clone takes from its original, and the seed for its first boot. Pure."""
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
     OriginalDisk,
 )
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
-
-__all__ = ["check_files", "checked", "described", "refuse_half", "resumed", "seeded", "without_snapshots"]
 
 Recorded = t.Mapping[str, t.Any]  # what we record with a guest
 

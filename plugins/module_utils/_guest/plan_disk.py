@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what is done with each disk of a guest, from what exists and what is asked: one table. Pure."""
 
 from __future__ import annotations
@@ -39,20 +37,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "STARTED",
-    "DiskPlan",
-    "case_of",
-    "file_name",
-    "format_of",
-    "new_site",
-    "new_volume_of",
-    "plan",
-    "questions",
-    "resumed",
-]
-
 
 # Decide what the image of a disk is made of, and refuse what it cannot be made of. Pure.
 

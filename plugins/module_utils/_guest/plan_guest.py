@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The stages that lead from a guest's options to a plan; they ask `GuestHost` for facts about the host."""
 
 from __future__ import annotations
@@ -60,19 +58,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
-
-__all__ = [
-    "adopted",
-    "check_files",
-    "created_clone",
-    "existing_clone",
-    "owner_of",
-    "plan",
-    "planned_removal",
-    "takes_disks",
-    "with_paths",
-]
-
 
 # A guest that is removed: what it owns, what of that others use, and the plan.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What the options of a guest mean: contradictions, implied options and defaults. Pure."""
 
 from __future__ import annotations
@@ -21,31 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.problems import 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import Display, DisplayDefaults
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL
-
-__all__ = [
-    "beyond_loopback",
-    "check_display",
-    "check_links",
-    "completed",
-    "conflicts",
-    "described",
-    "disks",
-    "equipped",
-    "implied",
-    "implied_graphics",
-    "is_trusted_windows",
-    "limit_problems",
-    "machine",
-    "newly_connected",
-    "origin_problems",
-    "protection_problems",
-    "suited",
-    "unwanted_devices",
-    "virt_type",
-    "with_image",
-    "with_macs",
-]
-
 
 # Decide whether a guest's screen may be reached over the network. Pure.
 

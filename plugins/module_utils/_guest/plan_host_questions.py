@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The questions of a guest's stages to its host."""
 
 from __future__ import annotations
@@ -23,9 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = ["Capacity", "GuestHost", "check_capacity"]
-
 
 # Whether a host still has the capacity that a placement saw: another controller may have placed guests there since.
 

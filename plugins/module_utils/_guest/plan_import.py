@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """An existing guest (made by hand, virt-manager or Salt) as the `virt_domain` arguments that describe it.
 
 Applied to the guest they change nothing; where it is missing, they create it again. The stages: withhold what needs a
@@ -39,8 +37,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import si
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import path_of, remainder, stripped
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Presence, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
-
-__all__ = ["Import", "OptionCheck", "imported", "less", "minimal", "of_snapshots", "withhold"]
 
 Given = dict[str, t.Any]
 

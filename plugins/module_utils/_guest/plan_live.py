@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """How each field reaches a running guest. This table alone decides."""
 
 from __future__ import annotations
@@ -16,20 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.list_item import
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug, Slot
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
-
-__all__ = [
-    "FIXED",
-    "NEXT_BOOT",
-    "POLICY",
-    "Now",
-    "comes_and_goes",
-    "hotplug_obstacles",
-    "how",
-    "live_steps",
-    "obstacles",
-    "updates",
-]
-
 
 # Which devices cannot come and go while a guest runs, and why: libvirt would refuse them on each run. Pure.
 

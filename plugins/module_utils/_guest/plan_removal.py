@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what is removed with a guest. Pure."""
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_rec
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
-
-__all__ = ["absent", "below", "gone", "named_after", "shared", "unrecorded"]
 
 
 def absent(

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what a guest's seed needs: nothing, a seed disk, or its system disk customized before the first start.
 
 Pure.
@@ -35,8 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SeedSite,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
-
-__all__ = ["UNSEEDED", "SeedCase", "Seeding", "case_of", "plan", "seed_case"]
 
 # suffix of a disk's path while the seed is applied to it; no definition names this file, so no guest can start on it
 UNSEEDED = ".unseeded"

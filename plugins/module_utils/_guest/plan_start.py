@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Refuse a start, or a device for a running guest, that libvirt would refuse on each run. Pure."""
 
 from __future__ import annotations
@@ -20,18 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Uplink,
 )
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
-
-__all__ = [
-    "added_files",
-    "autostart_notes",
-    "check",
-    "check_steps",
-    "combined",
-    "next_start_notes",
-    "of_update",
-    "problems",
-    "without",
-]
 
 
 def combined(each: t.Iterable[Prerequisites], *, made: t.Collection[str] = ()) -> Prerequisites:

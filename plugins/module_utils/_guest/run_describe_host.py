@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Describe a hypervisor as data, for reports and placement."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import run_summ
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_removed_disks, run_thin_pools
 from ansible_collections.corral.virt.plugins.module_utils._system import command
-
-__all__ = ["describe_host", "validation", "with_cpu_use"]
 
 _VALIDATED = re.compile(r" *(\w+): (.*\S) *: (PASS|WARN|FAIL|NOTE)(?: \((.*)\))?")
 

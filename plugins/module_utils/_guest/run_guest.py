@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Converge one guest: the host answers, the noun plans, the gate passes the steps on. Free of Ansible."""
 
 from __future__ import annotations
@@ -49,8 +47,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces
 from ansible_collections.corral.virt.plugins.module_utils._system import locks as local
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = ["converge", "waited"]
 
 _STARTING = "starting guests"  # the name of a lock; names of guests contain no space
 

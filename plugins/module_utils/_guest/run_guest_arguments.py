@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """An existing guest as arguments of `virt_domain`, checked by Ansible like the module's own."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import import Import, OptionCheck
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
-
-__all__ = ["arguments", "imported"]
 
 
 def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:

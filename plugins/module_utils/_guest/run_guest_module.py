@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The base of modules whose options hold secrets of guests: passwords, keys, seeds."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
-
-__all__ = ["GuestModule"]
 
 
 class GuestModule(Module):

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Options of `virt_domain`, parsed to a `GuestSpec`. Docs: plugins/doc_fragments/domain.py.
 
 Options that rows define come from the rows; the others, and checks across options, are here.
@@ -31,8 +29,6 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power impo
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.run_arguments import fields_of, spec
-
-__all__ = ["DICTS", "GUEST_OPTIONS", "NAMING", "all_wanted", "spec_problems", "wanted"]
 
 NAMING: dict[str, t.Any] = {"allow_duplicates": {"type": "bool", "default": False}}  # the action has decided by it
 

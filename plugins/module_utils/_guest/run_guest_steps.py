@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps that make files for a guest, and those that cannot be undone: each looks again right before it acts.
 
 The guest's record names a file before it is made. What an interrupted run left is replaced, unless somebody uses it by
@@ -24,9 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.run_definition 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_logical, libvirt_storage, plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal, Finishing
-
-__all__ = ["do", "grow", "make_file"]
-
 
 Step = t.Union[
     plan_guest_steps.CreateVolume,

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find prerequisites of a guest that a host lacks, from libvirt and from whoever sees the host's files and devices."""
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.libvirt_prerequ
     networks_without_autostart,
     transient_networks,
 )
-
-__all__ = ["HostLook", "missing"]
 
 _VIRTIOFSD = ("/usr/share/qemu/vhost-user", "/etc/qemu/vhost-user")  # where a program tells libvirt of itself
 

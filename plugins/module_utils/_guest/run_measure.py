@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Measure how busy a host and its guests are."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, model_load
-
-__all__ = ["measured"]
 
 _MEASURED_S = 1
 

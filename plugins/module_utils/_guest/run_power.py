@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Bring an existing guest to a power state. Free of Ansible and of the guest model, so that little code travels."""
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisi
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_guests
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_prerequisites import missing
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power, run_pacemaker
-
-__all__ = ["OPTIONS", "all_wanted", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},

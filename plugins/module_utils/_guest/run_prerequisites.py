@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find prerequisites of a guest that this host lacks."""
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.files_prerequis
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest.libvirt_prerequisites import volume_paths
 from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance
-
-__all__ = ["missing"]
 
 
 def missing(connection: t.Any, needed: Prerequisites) -> Missing:

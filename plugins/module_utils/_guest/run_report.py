@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The guests of a host for a report, after a search for their addresses."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_measure, run_summary
 from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
-
-__all__ = ["Search", "guests"]
 
 
 class Search(t.NamedTuple):

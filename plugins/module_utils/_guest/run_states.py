@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Names, UUIDs, states and tags of guests, and the links of their host: without the guest model, so that little code
 travels to a host.
 """
@@ -17,8 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host import files_mai
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["described", "of_guests"]
 
 
 def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The guests of a host for reports and placement: a part of what `describe` returns, and little code."""
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import statis
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
-
-__all__ = ["active", "backup", "block_sizes", "each", "guests", "memory_used_mib", "snapshots"]
 
 Described = t.Mapping[str, t.Any]  # a guest
 

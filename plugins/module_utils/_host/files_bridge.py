@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Change the bridges of this host, and begin or confirm a switch to a new one."""
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration, private
 from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, run
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
-
-__all__ = ["confirm", "require", "set_sysctl", "start", "switch_off"]
 
 _PROGRAMS = {"bridge-utils": "brctl", "vlan": "vconfig"}  # of a package that may be required
 _ANSWER_S = 120

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Try a network with a bridge, and take it back unless the controller confirms it in time.
 
 This file is copied to the host's /run and runs there as a service of its own, which survives the
@@ -18,8 +16,6 @@ import stat
 import subprocess
 import time
 import typing as t
-
-__all__ = ["main", "rollback", "switch"]
 
 STATE = "/run/corral-bridge"
 COMMAND_S = 60

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Files around the libvirt daemon: locks of other runs on guests, and leases of disks of its lock manager."""
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
 from ansible_collections.corral.virt.plugins.module_utils._system import locks as local
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["held_by_others", "held_leases", "leases", "make_leases"]
 
 _LOCKD = ("/usr/lib*/libvirt/lock-driver/lockd.so", "/usr/lib/*/libvirt/lock-driver/lockd.so")
 _LOCKD_PID = "/run/virtlockd.pid"

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The active firewall of this host: reads its rules, and has one function for each change."""
 
 from __future__ import annotations
@@ -35,21 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system.command import
     run,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.ruleset import ruleset
-
-__all__ = [
-    "addresses",
-    "delete_ufw",
-    "firewalld",
-    "iptables",
-    "move_to_zone",
-    "nftables",
-    "read",
-    "reload_firewalld",
-    "services",
-    "ufw",
-    "with_includes",
-    "write",
-]
 
 _INCLUDE = re.compile(r"""^[^#\n]*?\binclude\s+["']([^"'\n]+)["']""", re.MULTILINE)
 _RULE_FILES = {

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A host's links, and who configures them."""
 
 from __future__ import annotations
@@ -34,8 +32,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.command import active, answer
 from ansible_collections.corral.virt.plugins.module_utils._system.iproute import ip
-
-__all__ = ["config", "facts", "interfaces_files", "owner", "trial"]
 
 _INTERFACES = "/etc/network/interfaces"
 _EXTERNAL = re.compile(r"^external=true$", re.MULTILINE)  # made by another program, and only shown

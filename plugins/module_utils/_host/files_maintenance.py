@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The maintenance mark of a host, which then takes no guests; the role `maintenance` sets it."""
 
 from __future__ import annotations
 
 import json
-
-__all__ = ["PATH", "read"]
 
 PATH = "/var/lib/libvirt/corral-maintenance.json"
 _LISTS = ("bridges", "pools", "stopped")

@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The members of a host's cluster, as Corosync is configured there (role `cluster`)."""
 
 from __future__ import annotations
 
 import re
-
-__all__ = ["members"]
 
 _PATH = "/etc/corosync/corosync.conf"
 _NODE = re.compile(r"\bnode\s*\{([^{}]*)\}")

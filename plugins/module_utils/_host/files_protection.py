@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What a host notes of its protected guests (`corral-keep`), and of the fence devices of others (`corral-cluster`)."""
 
 from __future__ import annotations
 
 import json
 import typing as t
-
-__all__ = ["FENCING", "PATH", "fencing", "kept", "of_devices", "of_guests"]
 
 PATH = "/var/lib/libvirt/corral-protected.json"
 FENCING = "/var/lib/corral-virt/cluster/fencing.json"

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Guests that libvirt must not start on this host for now, whoever starts them.
 
 The role `hypervisor` installs a hook that libvirt runs before each start and before each incoming migration. It refuses
@@ -22,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host import files_sys
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import HOOK, HOOKED
 from ansible_collections.corral.virt.plugins.module_utils._system import boot, private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["held", "hooked"]
 
 _FOLDER = "held"
 # The hook holds an entry for the moment in which it looks; longer than this, another run does.

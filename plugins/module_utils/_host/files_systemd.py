@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """systemd units of libvirt: their state and their restarts."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import DueRestart, Unit
 from ansible_collections.corral.virt.plugins.module_utils._system.command import answer, run
-
-__all__ = ["changed", "enable", "restart", "start", "stop", "units"]
 
 _STOP_ATTEMPTS = 5
 _LOG_LINES = 8

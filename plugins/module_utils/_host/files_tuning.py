@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The settings of this machine's kernel, its boot loader, and what sets them at its start."""
 
 from __future__ import annotations
@@ -33,18 +31,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system import configu
 from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, active, run
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = [
-    "facts",
-    "pages",
-    "remove_file",
-    "set_pages",
-    "set_value",
-    "start_unit",
-    "stop_unit",
-    "text",
-    "update_boot_loader",
-]
 
 _SYSCTL_DIRECTORIES = (
     "/etc/sysctl.d",

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Reads guests' jobs that a restart of the daemon would break, and the security drivers that confine guests."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["disks", "guests", "jobs", "security_drivers"]
 
 _ANSWER_S = 30
 _CONFINING = ("apparmor", "selinux")

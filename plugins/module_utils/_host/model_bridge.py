@@ -1,36 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A host's bridge: the requested one, and the host's links and their configuration."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = [
-    "RESULT",
-    "STATE",
-    "SYSCTL",
-    "TRIAL_INTERFACES",
-    "UDEV",
-    "UNIT",
-    "BridgeFacts",
-    "BridgeSpec",
-    "Config",
-    "Document",
-    "Ifupdown",
-    "Netplan",
-    "NetworkChange",
-    "Networkd",
-    "NmProfiles",
-    "PortOwner",
-    "Profile",
-    "Trial",
-    "Vlan",
-    "rolled_back",
-]
 
 STATE = "/run/corral-bridge"  # of a switch: private to root, and gone after a boot
 RESULT = f"{STATE}/result.json"

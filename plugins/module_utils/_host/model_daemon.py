@@ -1,35 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The daemons of libvirt on a host, and their state."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = [
-    "HOOK",
-    "HOOKED",
-    "KINDS",
-    "LOCKD_CONF",
-    "LOCKD_SOCKET",
-    "MODULAR",
-    "MONOLITHIC",
-    "PAGES",
-    "PRIVATE",
-    "QEMU_CONF",
-    "RESTART_TIMEOUT_S",
-    "SECURITY_DRIVER",
-    "UNITS",
-    "DaemonFacts",
-    "DaemonSpec",
-    "Daemons",
-    "DueRestart",
-    "LeaseFacts",
-    "Unit",
-]
 
 _ETC = "/etc/libvirt/"
 QEMU_CONF = _ETC + "qemu.conf"

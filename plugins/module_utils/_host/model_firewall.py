@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Ports that a host's firewall admits: the requested ones, and the state of each kind of firewall."""
 
 from __future__ import annotations
@@ -12,25 +10,6 @@ import json
 import re
 import shlex
 import typing as t
-
-__all__ = [
-    "DROP_IN",
-    "EVERYBODY",
-    "GUEST_PORTS",
-    "GUEST_ZONE",
-    "IPTABLES",
-    "MARK",
-    "Facts",
-    "FirewallSpec",
-    "Firewalld",
-    "Iptables",
-    "IptablesFamily",
-    "Nftables",
-    "Services",
-    "Ufw",
-    "comment_in",
-    "is_ours",
-]
 
 MARK = "corral.virt"  # begins the comment of each rule of ours
 DROP_IN = "/etc/corral-virt/firewall.nft"

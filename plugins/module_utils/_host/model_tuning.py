@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Settings of a hypervisor's kernel and of the way its guests end, and what is found of them."""
 
 from __future__ import annotations
@@ -9,28 +7,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing as t
-
-__all__ = [
-    "ARGUMENTS",
-    "GRUB",
-    "GUESTS",
-    "KERNEL_CMDLINE",
-    "KSM",
-    "MARK",
-    "REBOOT",
-    "SYSCTL",
-    "THP",
-    "TMPFILES",
-    "GuestsService",
-    "HugePages",
-    "TuningFacts",
-    "TuningSpec",
-    "owned",
-    "page_unit",
-    "pages_directory",
-    "proc_path",
-    "size_name",
-]
 
 MARK = "# Managed by corral.virt (virt_tuning): what you change here is lost."
 SYSCTL = "/etc/sysctl.d/90-corral-tuning.conf"  # behind that of the role bridge

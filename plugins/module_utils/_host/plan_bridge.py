@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decisions about a host's bridge: its port, the port's manager, and the steps. Pure."""
 
 from __future__ import annotations
@@ -45,8 +43,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps 
     HostStep,
     WriteFile,
 )
-
-__all__ = ["NF_CALLS", "confirm", "decide", "manager", "port", "spec", "switch"]
 
 Draft = tuple[list[HostStep], list[Change]]
 Link = t.Mapping[str, t.Any]

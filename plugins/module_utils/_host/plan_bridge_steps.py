@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps of a host's bridges, as data with a readable text."""
 
 from __future__ import annotations
@@ -10,14 +8,6 @@ import dataclasses
 
 from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge import NetworkChange
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep
-
-__all__ = [
-    "ConfirmBridge",
-    "RequirePackages",
-    "SetBridgeOption",
-    "SetSysctl",
-    "SwitchToBridge",
-]
 
 
 @dataclasses.dataclass(frozen=True)

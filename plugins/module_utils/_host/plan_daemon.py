@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Settings of libvirt's daemons, and which daemons must restart for them."""
 
 from __future__ import annotations
@@ -30,26 +28,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     Unit,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
-
-__all__ = [
-    "Ahead",
-    "EnableSockets",
-    "MakeLeases",
-    "RestartDaemons",
-    "ahead",
-    "block",
-    "daemons",
-    "decide",
-    "due",
-    "installed",
-    "late",
-    "passwords",
-    "spec",
-    "unleased",
-    "with_block",
-    "work",
-]
-
 
 # The vocabulary of change of libvirt's daemons: plain data with a readable text.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules that a host's firewall needs to admit sources to ports. Other rules stay."""
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps 
     MoveToZone,
     ReloadFirewalld,
 )
-
-__all__ = ["decide", "firewalld", "manager", "peer_addresses", "spec", "ufw", "unknown"]
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp)")

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps of the host itself, as data with a readable text."""
 
 from __future__ import annotations
@@ -10,18 +8,6 @@ import dataclasses
 
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall import MARK
-
-__all__ = [
-    "AddFirewalldRule",
-    "AddUfwRule",
-    "ChangeIptables",
-    "ChangeNftables",
-    "DeleteUfwRule",
-    "HostStep",
-    "MoveToZone",
-    "ReloadFirewalld",
-    "WriteFile",
-]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A port that ifupdown configures: its stanzas move to the bridge, link options stay."""
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     NetworkChange,
     Vlan,
 )
-
-__all__ = ["bridge_options", "bridged", "flat", "has_stanza", "switch", "switch_on_vlan"]
 
 # What belongs to the port itself when its address moves to the bridge.
 _OF_THE_LINK = re.compile(r"^\s*(bond|vlan|wpa|ethernet|link|hwaddress|slaves|offload)\b")

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules of iptables and ip6tables at the top of INPUT: running, and in the file for the boot."""
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps 
     HostStep,
     WriteFile,
 )
-
-__all__ = ["decide", "forward_rules", "rules", "with_rules"]
 
 Draft = tuple[list[HostStep], list[Change]]
 _APPEND, _PASSING = "-A INPUT ", "-A FORWARD "

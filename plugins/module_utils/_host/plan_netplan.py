@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A port that netplan configures: its network settings move to the bridge."""
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     NetworkChange,
     Vlan,
 )
-
-__all__ = ["cloud_init_off", "move_to_bridge", "switch", "switch_on_vlan"]
 
 # What describes the link, not its place in the network.
 _OF_THE_LINK = (

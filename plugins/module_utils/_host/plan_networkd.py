@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A port that systemd-networkd configures: its .network file goes to the bridge."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Networkd,
     Vlan,
 )
-
-__all__ = ["network_of_bridge", "switch", "switch_on_vlan"]
 
 _HEAD = "# Written by the role corral.virt.bridge.\n"
 _SECTION = re.compile(r"^\s*\[(.+)\]")

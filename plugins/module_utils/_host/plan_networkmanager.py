@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A port that NetworkManager configures: its profile becomes a port of the bridge, which gets its settings."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Vlan,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_netplan import cloud_init_off
-
-__all__ = ["parsed", "switch", "switch_on_vlan"]
 
 Sections = dict[str, dict[str, str]]
 _HEAD = "# Written by the role corral.virt.bridge.\n"

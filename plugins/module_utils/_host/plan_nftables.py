@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules of nftables, in every chain that drops incoming packets, running and at boot.
 
 Accepting in a table of our own would not override a chain of another table, so the rules go to the

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """How an nftables ruleset treats packets. Pure."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import version
-
-__all__ = ["Chain", "Ruleset", "closed_chains", "drops_the_rest", "shut_off"]
 
 Chain = t.Mapping[str, t.Any]
 Ruleset = t.Sequence[t.Mapping[str, t.Any]]

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a hypervisor's kernel is set now and at each start, and refuse what it cannot have."""
 
 from __future__ import annotations
@@ -35,21 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_tuning imp
     size_name,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
-
-__all__ = [
-    "RemoveFile",
-    "SetPages",
-    "SetValue",
-    "StartUnit",
-    "StopUnit",
-    "UpdateBootLoader",
-    "check_pages",
-    "check_text",
-    "decide",
-    "lacking",
-    "ours_before",
-    "spec",
-]
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+([./][A-Za-z0-9_:@,-]+)+")
 _VALUE = re.compile(r"[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*")

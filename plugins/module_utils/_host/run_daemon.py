@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Options of `virt_daemon`, and how it converges."""
 
 from __future__ import annotations
@@ -33,8 +31,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon impo
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
-
-__all__ = ["OPTIONS", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
     "block": {"type": "str", "default": "virt_daemon"},

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Options of `virt_firewall`, and how it converges."""
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps 
     ReloadFirewalld,
     WriteFile,
 )
-
-__all__ = ["DEFAULT_PORTS", "OPTIONS", "converge"]
 
 DEFAULT_PORTS = [f"{LIBVIRT_TLS}/tcp", f"{MIGRATIONS}/tcp"]
 OPTIONS: dict[str, t.Any] = {

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Copy a file to this host in pieces: from a web server, or from a local path.
 
 An interrupted transfer is resumed.
@@ -27,8 +25,6 @@ from ansible_collections.corral.virt.plugins.module_utils._image.files_part impo
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
-
-__all__ = ["Opener", "check", "copy", "download", "read_bytes"]
 
 Opener = t.Callable[[str, t.Mapping[str, str]], t.Any]  # URL, headers -> an answer: headers, status, read(), read1()
 

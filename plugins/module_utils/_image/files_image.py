@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Images as files of a pool's directory. A power cut leaves the old state or the new one.
 
 debian-12.qcow2 -> debian-12.1a2b3c4d5e6f.qcow2          the stable name
@@ -25,20 +23,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.files_content
 from ansible_collections.corral.virt.plugins.module_utils._system import private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy
-
-__all__ = [
-    "CHUNK",
-    "digest_of",
-    "look",
-    "manifest_of",
-    "names",
-    "point",
-    "publish",
-    "read_manifest",
-    "verified",
-    "verify",
-    "vouch",
-]
 
 CHUNK = 1024 * 1024
 

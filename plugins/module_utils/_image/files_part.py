@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """An incomplete file: what an earlier run left of it, its size limits, and its digest."""
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system import free_sp
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["Part"]
 
 _BLOCK = 64 * 1024
 _ZEROS = bytes(CHUNK)

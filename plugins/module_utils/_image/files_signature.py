@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Verify with gpgv that a trusted key signed a published list."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import tempfile
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["signed"]
 
 _ARMOUR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*\n(.*?)\n(?:=[^\n]*\n)?-----END", re.DOTALL)
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Unpack a disk: from a compressed file, or a tar archive.
 
 No name in an archive becomes a path on this host: its disk is written beside it, all else is only listed.
@@ -27,8 +25,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_header 
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
-
-__all__ = ["decompress", "extract"]
 
 _PACKED = "the file is damaged, or packed in another way than its name says; use another source"
 _DECOMPRESS: dict[str, t.Callable[..., t.Any]] = {"gz": gzip.open, "xz": lzma.open, "bz2": bz2.open}

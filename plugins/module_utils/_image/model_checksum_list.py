@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Published lists of checksums, as vendors and tools write them.
 
 GNU style (`<hex>  name`, `<hex> *name`: Debian, Ubuntu, AlmaLinux, openSUSE), BSD and OpenSSL style (`SHA256 (name) =
@@ -21,8 +19,6 @@ import urllib.parse
 from xml.parsers import expat
 
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import LENGTHS, Checksum, Source, Sums
-
-__all__ = ["algorithms_in", "checksum_in", "decoded", "document_kind"]
 
 _OURS = re.compile(r"(?<![a-z0-9])sha-?(?:2-)?(256|384|512)(?![0-9]|[/_-](?:224|256)(?![0-9]))", re.IGNORECASE)
 # Their digests are as long as those of SHA-2.

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A disk image: as requested, and as it is in a pool."""
 
 from __future__ import annotations
@@ -16,9 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
-
-__all__ = ["COMPRESSIONS", "LENGTHS", "Checksum", "Image", "ImageSpec", "Manifest", "Present", "Source", "Sums"]
-__all__ += ["is_url", "parse_checksum"]
 
 COMPRESSIONS = ("gz", "xz", "bz2", "zst")
 _ARCHIVES = ("tar", "tgz", "txz", "tbz", "tbz2", "tzst", "box", "ova")  # all are written by tar

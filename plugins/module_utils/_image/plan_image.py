@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decides which steps bring an image into a pool. Pure."""
 
 from __future__ import annotations
@@ -13,22 +11,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused, Unverified
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, Image, Manifest, Present
-
-__all__ = ["Fetch", "ImageOutcome", "ImageStep", "Remove", "Symlink", "Vouch"]
-__all__ += [
-    "absent",
-    "check_unused",
-    "is_there",
-    "is_verified",
-    "needs_origin",
-    "old",
-    "outcome",
-    "present",
-    "refuse_stranger",
-    "replaced",
-    "was_compared",
-]
-__all__ += ["stranger", "strangers", "superseded", "warnings"]
 
 _PROOF = "set checksum to the digest itself, or to a list that is fetched over https or signed (signature, keyring)"
 

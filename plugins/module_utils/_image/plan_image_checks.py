@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decides whether a fetched or offered image is the requested one. Pure."""
 
 from __future__ import annotations
@@ -28,25 +26,6 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_image_trust
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import STANDALONE
-
-__all__ = [
-    "ChecksumHost",
-    "Downloaded",
-    "chosen",
-    "listed",
-    "offered",
-    "refuse_corrupt",
-    "refuse_empty",
-    "refuse_more_files",
-    "refuse_other_bytes",
-    "refuse_other_copy",
-    "refuse_other_format",
-    "refuse_unsent",
-    "requested_checksum",
-]
-
-
-__all__ += ["offers", "refuse_namesake", "starts_over", "unread"]
 
 
 def chosen(image: Image, source: Source, pool: str, found: t.Sequence[Manifest | None]) -> Manifest:

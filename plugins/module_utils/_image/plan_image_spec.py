@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Reads and validates the options of an image. Pure."""
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
     parse_checksum,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds, reserve_of
-
-__all__ = ["is_same_server", "refuse_bypass", "spec"]
 
 _SOURCES = ("url", "src", "origin")
 

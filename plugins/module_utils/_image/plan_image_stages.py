@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decides what must be known of an image, in which order, and the resulting steps. Pure.
 
 The stages ask `ImageHost`, and only what decides something.
@@ -15,8 +13,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._image import plan_image, plan_image_checks
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, Image, Manifest, Present
-
-__all__ = ["Bringing", "ImageFacts", "ImageHost", "Removing", "bringing", "removing"]
 
 
 class ImageHost(t.Protocol):

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Fetches an image: verifies, unpacks and converts it before it is published."""
 
 from __future__ import annotations
@@ -43,8 +41,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
-
-__all__ = ["Fetching", "World", "published"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Lists the images of a pool, their sources and their users."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._image import files_image, plan_image
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_file_users, run_pool_directory
-
-__all__ = ["described"]
 
 
 def described(connection: t.Any, pool: str) -> list[dict[str, t.Any]]:

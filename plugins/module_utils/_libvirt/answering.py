@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Filesystems whose server is gone: whoever reads them waits without end, and may not even be killed."""
 
 from __future__ import annotations
 
 import subprocess
-
-__all__ = ["TIMEOUT_S", "answers", "filesystem"]
 
 TIMEOUT_S = 30
 

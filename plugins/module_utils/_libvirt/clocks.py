@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Reads the processor times of a host and its guests."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import time
 
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_load import Clocks
-
-__all__ = ["read"]
 
 
 def read(connection: Connection) -> Clocks:

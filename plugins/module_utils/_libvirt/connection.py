@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Open a libvirt connection; raise libvirt's errors as ours, with the verb that failed."""
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ except ImportError:  # the front says how to install it
     libvirt = None
 
 __all__ = ["Connection", "explained", "libvirt", "listen", "opened"]
+
 
 _KEEPALIVE_S, _KEEPALIVES = 5, 3
 _CONNECT_S = 30

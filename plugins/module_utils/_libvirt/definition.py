@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A guest's definition in libvirt: define, export, rename, undefine."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-
-__all__ = ["define", "portable", "rename", "reserve", "set_autostart", "undefine", "undefine_by", "undefine_moved"]
 
 
 def define(connection: Connection, guest: str, xml: str) -> None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Follow a host over one open, read-only connection: events of its guests, and changing figures."""
 
 from __future__ import annotations
@@ -18,19 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
     listen,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = [
-    "Counters",
-    "Figures",
-    "card",
-    "counters",
-    "figures",
-    "host_cpu_ns",
-    "host_memory_kib",
-    "job",
-    "subscribed",
-    "targets",
-]
 
 _EVENTS = ("LIFECYCLE", "REBOOT", "METADATA_CHANGE", "DEVICE_ADDED", "DEVICE_REMOVED", "BALLOON_CHANGE")
 _VCPU_TIME = re.compile(r"vcpu\.\d+\.time")

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The collection's records in a guest's metadata."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
-
-__all__ = ["claimed", "set_everywhere", "set_record", "write"]
 
 
 def write(domain: t.Any, xml: str, flags: int, prefix: str = "corral") -> None:

@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The load of a host and its guests between two readings of their processor times."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["Clocks", "guest_percent", "host_percent"]
 
 _IDLE = ("idle", "iowait")
 

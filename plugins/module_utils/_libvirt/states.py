@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """States and records of guests, by calls that do not involve QEMU, so a hung one delays nothing."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
-
-__all__ = ["doing", "of", "of_all", "record", "seen", "word"]
 
 
 def of_all(connection: Connection) -> list[tuple[t.Any, str]]:

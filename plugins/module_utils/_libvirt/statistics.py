@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Figures of a host that only reports use."""
 
 from __future__ import annotations
@@ -11,19 +9,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Unsupported, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-
-__all__ = [
-    "baseline",
-    "block_devices",
-    "cpu_seconds",
-    "devices",
-    "domain_capabilities",
-    "networks",
-    "snapshots",
-    "stats",
-    "stats_of_disks",
-    "volumes",
-]
 
 
 def domain_capabilities(connection: Connection, virt_type: str, machine: str | None = None) -> str | None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The ports that QEMU listens on for migrations: check that they are reachable, and cut silent connections to them."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.defaults import 
     LAST_MIGRATION,
     MIGRATIONS,
 )
-
-__all__ = ["cut", "filtered"]
 
 _CONNECT_S, _COMMAND_S = 3, 10
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Storage that several hosts share: known shared filesystems, and directories that qemu.conf declares shared."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import os.path
 
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 from ansible_collections.corral.virt.plugins.module_utils._system import locks
-
-__all__ = ["holder"]
 
 
 def holder(path: str) -> str | None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A note with the snapshots of a guest that migrates: libvirt migrates no guest whose snapshots it keeps."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import SavedSnapshot
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, private
-
-__all__ = ["FOLDER", "path", "read", "remove", "write"]
 
 FOLDER = "/var/lib/libvirt/corral-snapshots"  # it survives a reboot
 

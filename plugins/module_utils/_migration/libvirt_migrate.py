@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Carry out a migration: one libvirt call, watched. Its outcome is judged elsewhere."""
 
 from __future__ import annotations
@@ -15,26 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-
-__all__ = [
-    "abort",
-    "completed",
-    "cpu_incompatibility",
-    "dirty_mib_s",
-    "discard",
-    "endpoint_facts",
-    "guest_job",
-    "has_all_memory",
-    "job_active",
-    "measure_dirtying",
-    "paused_by_owner",
-    "resume",
-    "run",
-    "state_there",
-    "synchronise_clock",
-    "touch",
-]
-
 
 # What is asked of both ends of a migration before it begins: read-only, in plain values.
 

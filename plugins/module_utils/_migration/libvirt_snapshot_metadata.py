@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What libvirt keeps of a guest's snapshots: read with secrets, defined elsewhere, forgotten. No file is touched."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import SavedSnapshot
-
-__all__ = ["define", "forget", "forget_checkpoints", "saved"]
 
 
 def saved(domain: t.Any) -> tuple[SavedSnapshot, ...]:

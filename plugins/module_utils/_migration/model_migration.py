@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A guest that migrates: the requested move, the facts of both hosts, and how each disk is transferred."""
 
 from __future__ import annotations
@@ -13,24 +11,6 @@ import urllib.parse
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import LOGICAL, FileIdentity
-
-__all__ = [
-    "COPIED",
-    "COPY",
-    "DELTA",
-    "FULL",
-    "SHARED",
-    "DiskMove",
-    "LeftDisk",
-    "Made",
-    "MigratingGuest",
-    "MigrationHost",
-    "Move",
-    "Observation",
-    "Pool",
-    "SavedSnapshot",
-    "Tuning",
-]
 
 SHARED, DELTA, FULL, COPY = "shared", "delta", "full", "copy"
 COPIED = (DELTA, FULL)  # by QEMU, while the guest writes

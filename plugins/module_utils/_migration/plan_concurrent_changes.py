@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Detect and refuse what others changed while a guest migrates. Pure."""
 
 from __future__ import annotations
@@ -14,32 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made
-
-__all__ = [
-    "another_run",
-    "check_begun",
-    "check_definition",
-    "check_in_place",
-    "check_is_there",
-    "check_name_kept",
-    "check_not_written",
-    "check_off",
-    "check_path_free",
-    "check_reserved",
-    "check_same_content",
-    "check_seen",
-    "check_size",
-    "check_there",
-    "check_unchanged",
-    "check_wanted",
-    "foreign",
-    "replaced",
-    "sorted_out",
-    "stopped",
-    "unheld",
-    "without_pool",
-]
-
 
 # Decide whether a file on the destination is still the one that a move made there. Pure.
 

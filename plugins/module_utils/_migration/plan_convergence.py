@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what to do with a migration that does not converge: schedules as data, and the policy that follows them. Pure.
 
 A pass over the memory that leaves as much to send as the best before it stalls. After a number of stalled passes, the
@@ -15,19 +13,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import MIGRATIONS
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import COPIED, DiskMove, Tuning
-
-__all__ = [
-    "SCHEDULES",
-    "Action",
-    "ConvergencePolicy",
-    "Disks",
-    "Schedule",
-    "Watch",
-    "can_work",
-    "has_lagging_clock",
-    "progress",
-    "sent_bytes",
-]
 
 
 class Action(t.NamedTuple):

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what must be known about a migrating guest's disk, and if its base on the destination is usable. Pure.
 
 The stages ask `DiskHosts`; no question is asked whose answer decides nothing.
@@ -33,8 +31,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_same_s
     own_server,
     tell_one_file,
 )
-
-__all__ = ["DiskHosts", "DiskMoveFacts", "ImportedImage", "SeenDisk", "as_defined", "disk", "taken_back", "why_kept"]
 
 _DEPTH = 64  # files below a disk
 _LOOKS = 7  # each after twice the time: a client of a shared filesystem may keep what it knows for a minute

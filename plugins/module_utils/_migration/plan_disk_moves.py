@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how each disk of a guest is transferred, and why. Pure."""
 
 from __future__ import annotations
@@ -30,16 +28,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
-
-__all__ = [
-    "deletable",
-    "is_own_volume",
-    "plan_move",
-    "plan_moves",
-    "relabelling",
-    "ways",
-    "wrong_pools",
-]
 
 _SAFE_CACHES = ("none", "directsync")
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find UEFI firmware that two hosts have under different paths, by its firmware descriptors. Pure."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import fnmatch
 import json
 import typing as t
-
-__all__ = ["DIRECTORIES", "Build", "Descriptor", "descriptors", "translation"]
 
 DIRECTORIES = ("/etc/qemu/firmware", "/usr/share/qemu/firmware")
 # What a guest relies on, or its variables were made for. Others tell of power states, processors and log output.

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide the steps of a migration, in order, and the flags for libvirt. Pure."""
 
 from __future__ import annotations
@@ -20,38 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     Move,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "Abort",
-    "CarrySnapshots",
-    "Clear",
-    "CopyDisk",
-    "CopyFile",
-    "DefineOnDest",
-    "DisableAutostart",
-    "FinishRemoval",
-    "Forget",
-    "ForgetSnapshots",
-    "MakeDisk",
-    "Migrate",
-    "MigrateStep",
-    "Reconcile",
-    "Record",
-    "RemoveDisk",
-    "Reserve",
-    "ResumeOnDest",
-    "SetAutostartOnDest",
-    "UndefineOnSource",
-    "aborting",
-    "clearing",
-    "finish",
-    "finishing",
-    "may_switch",
-    "migrate_flags",
-    "remedy",
-    "steps",
-]
-
 
 RemovedFile = tuple[str, FileIdentity]  # its place, and which file it is
 

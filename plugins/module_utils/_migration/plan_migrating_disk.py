@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A disk of a migrating guest: what its definition asks for, and what both hosts have of it. Pure."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Pool
-
-__all__ = ["Described", "MigratingDisk", "VolumeFile", "as_requested", "near", "unknown_disks", "volume_of"]
 
 # Types of disks that a migration copies, or leaves on storage that both hosts have.
 _TYPES = ("file", "block", "volume", "network")

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The options of a migration: contradictions, and what follows from them. Pure."""
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     Tuning,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
-
-__all__ = ["MODES", "check", "check_all", "check_local", "dest_links", "dest_uri", "tuning"]
 
 MODES = ("auto", SHARED, DELTA, FULL)  # of option `storage`
 

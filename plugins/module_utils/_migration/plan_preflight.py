@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """All preflight failures of a migration, before anything is touched. Pure."""
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrate import may_switch
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
-
-__all__ = ["check", "findings", "notes", "outsider", "uses_ports"]
 
 _KEPT = {
     "managed_save": "it has a managed save and would resume from that; start it, or discard the managed save (virsh "

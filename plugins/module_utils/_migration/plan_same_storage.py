@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide whether both hosts have one disk: one file, one block device, one image on the network. Pure.
 
 A path, a device number and the name of a pool prove nothing.
@@ -14,19 +12,6 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import VolumeFile
-
-__all__ = [
-    "Device",
-    "PoolSource",
-    "cluster",
-    "identified",
-    "may_be_one_file",
-    "other_cluster",
-    "other_device",
-    "other_pool",
-    "own_server",
-    "tell_one_file",
-]
 
 _CACHED_S = 60  # a client of a shared filesystem may tell a file's time so late
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how the snapshots of a guest migrate with it, and what speaks against that. Pure.
 
 libvirt migrates no guest whose snapshots it keeps. So the destination gets them before the guest, with their files, in
@@ -33,21 +31,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     as_requested,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
-
-__all__ = [
-    "SnapshotFile",
-    "all_of",
-    "check_as_planned",
-    "check_defined",
-    "disks",
-    "each_once",
-    "fingerprint",
-    "missing",
-    "notes",
-    "parsed",
-    "problems",
-    "readable",
-]
 
 _MEMORY, _COPY = "memory", "state of the machine"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what the observed states of a guest on two hosts mean, and the one action to take. Pure.
 
 Every run goes round in one loop: observe both hosts, judge, act, observe again. This table alone decides: for a move
@@ -26,38 +24,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
-
-__all__ = [
-    "ARRIVED",
-    "DONE_BY",
-    "OPEN",
-    "STAYED",
-    "TABLES",
-    "Ends",
-    "GuestEnds",
-    "Verdict",
-    "VerdictRow",
-    "begun",
-    "check",
-    "check_abort",
-    "check_arrived",
-    "check_copy",
-    "check_reconciled",
-    "following",
-    "foreseen",
-    "has_left",
-    "is_one_host",
-    "judge",
-    "observation",
-    "outcome",
-    "record_of_move",
-    "starts_with_host",
-    "superseded",
-    "task",
-    "unsettled",
-    "without_copies",
-]
-
 
 # What is recorded with a guest that moves, and what that means for the next run. Pure.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Copy what QEMU does not send: files of disks, UEFI variables and TPM state, and the definition of a guest that is
 off.
 """
@@ -31,20 +29,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import locks
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
-
-__all__ = [
-    "check_reserved",
-    "check_unwritten",
-    "copy_disk",
-    "copy_file",
-    "differing",
-    "files",
-    "is_open",
-    "is_reserved",
-    "make",
-    "release",
-    "reserve",
-]
 
 _TPM = "/var/lib/libvirt/swtpm"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find prerequisites of a guest, beside its disks, that the destination lacks.
 
 Its files are seen through libvirt: a directory is a storage pool while its files are listed. Nothing is written there.
@@ -28,8 +26,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import file
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import MigrationHost
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_firmware import Build, Descriptor
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, run_directories
-
-__all__ = ["Lacking", "lacking"]
 
 _HOOKS = "/etc/libvirt/hooks"
 _OURS = "50-corral"  # it refuses guests, and sets up nothing

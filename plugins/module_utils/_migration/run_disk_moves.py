@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """How the disks of one guest are transferred: collects what both hosts have of each, for the plan."""
 
 from __future__ import annotations
@@ -71,8 +69,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.files_content
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import LOGICAL
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
-
-__all__ = ["disks", "images", "taken_back", "unused", "variables"]
 
 _CEPH = "/etc/ceph"
 _FIRST_LOOK_S = 0.5

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Both ends of a migration: their connections, and the facts about hosts and guest for a preflight; read-only."""
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import LOGICAL, no_disks
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["Endpoints", "cpu_incompatibility", "guest", "host", "outsider", "pools", "snapshot_records"]
 
 
 class Endpoints:

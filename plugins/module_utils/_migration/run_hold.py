@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Keep a guest that is off unchanged, from the first byte that is copied to the last that is deleted."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_he
 from ansible_collections.corral.virt.plugins.module_utils._host import files_start_block
 from ansible_collections.corral.virt.plugins.module_utils._migration import plan_concurrent_changes
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk
-
-__all__ = ["Hold"]
 
 
 class Hold(contextlib.AbstractContextManager["Hold"]):

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Migrate one guest to another host: look at both hosts, plan, gate, judge by observation, report."""
 
 from __future__ import annotations
@@ -63,8 +61,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import run_di
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
-
-__all__ = ["converge"]
 
 _MEASURED_S = 1.1  # how much memory a guest writes is measured for a second
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Files that a migration makes on the destination: recorded with the guest, recognised again, and only then removed."""
 
 from __future__ import annotations
@@ -44,20 +42,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import locks
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
-
-__all__ = [
-    "check_arrived",
-    "check_copied",
-    "check_visible",
-    "clear",
-    "create",
-    "filled",
-    "finished",
-    "opened",
-    "ours",
-    "remember",
-    "users",
-]
 
 _HEAD_BYTES = 4096  # hold the header of a new qcow2, its extensions and the name of its base
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The options of one migration."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_convergence import SCHEDULES
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migration_options import MODES
-
-__all__ = ["OPTIONS"]
 
 OPTIONS: dict[str, t.Any] = {
     "name": {"type": "str", "required": True},

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Migrate many guests from a host: all checked first, then a few at a time, with one result for all."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_migration_options import (
     OPTIONS as OPTIONS_OF_ONE,
 )
-
-__all__ = ["OPTIONS", "each", "requested", "summary"]
 
 OPTIONS: dict[str, t.Any] = {
     "guests": {"type": "list", "elements": "dict", "required": True},

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Reconcile what a migration left on two hosts: observe, judge, act.
 
 Also writes the record of what the migration made.
@@ -50,8 +48,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdic
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity, locks
-
-__all__ = ["begin", "clean_up", "disable_autostart", "forget", "observe", "reconcile", "resume_guest", "try_clean_up"]
 
 _PATIENCE_S = 45  # libvirt notices after 30 s that its other end is gone, and ends a migration that is complete
 _LOOK_S = 0.5

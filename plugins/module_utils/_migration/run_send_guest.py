@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Send a running guest: one libvirt call, watched; then both hosts are observed, and the right action is taken."""
 
 from __future__ import annotations
@@ -36,8 +34,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_conver
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
-
-__all__ = ["abort", "resolve", "send"]
 
 _INTERRUPTED = "it was interrupted"
 _TWIN = "somebody defined a guest with its UUID and name on {} in the meantime"

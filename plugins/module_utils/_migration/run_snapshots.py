@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Carry the snapshots of a guest to another host, and put them back where it stays."""
 
 from __future__ import annotations
@@ -22,21 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = [
-    "carry",
-    "check_as_planned",
-    "check_backups",
-    "documents",
-    "forget",
-    "forget_backups",
-    "forget_note",
-    "is_gone",
-    "known",
-    "noted",
-    "notes",
-    "put_back",
-]
 
 
 def known(source: t.Any, uuid: str, *, moving: bool) -> tuple[SavedSnapshot, ...]:

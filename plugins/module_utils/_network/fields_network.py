@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The table of a virtual network's fields."""
 
 from __future__ import annotations
@@ -22,9 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows im
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
-
-__all__ = ["ADDRESSES", "IP", "NETWORK", "ROUTES", "Mode", "mode_of"]
-
 
 # The addresses of a virtual network: subnets, what DHCP gives away of them, routes.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The host kernel's addresses, routers and neighbours."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_address 
     host_address,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system.iproute import ip
-
-__all__ = ["links", "subnets"]
 
 _LIVE = {"REACHABLE", "PERMANENT"}
 _DEAD = {"FAILED", "INCOMPLETE", "NOARP"}

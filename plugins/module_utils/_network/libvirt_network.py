@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Changes virtual networks, and reads what they depend on."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._network.model_network
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Update
-
-__all__ = ["API"]
 
 _COMMANDS = {"add": "ADD_LAST", "modify": "MODIFY", "delete": "DELETE"}
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The host around a virtual network."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import HostSubnet
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
-
-__all__ = ["DIRECT", "NETWORK_KIND", "OWN", "Neighbour", "NetworkHost", "RawNetworkHost", "User"]
 
 NETWORK_KIND = ObjectKind("network", persistence=True, activity=True, autostart=True)
 OWN = ("nat", "route", "open", "isolated")  # libvirt makes the bridge

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules of virtual networks, and which fields change on a running one."""
 
 from __future__ import annotations
@@ -29,9 +27,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     Update,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun
-
-__all__ = ["LIVE", "NETWORK", "RULES"]
-
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 _TAGS_ON_BRIDGES = version.number(11, 0)  # of libvirt

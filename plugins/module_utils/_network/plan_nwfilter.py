@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Finds network filters that would have no effect. Pure.
 
 libvirt makes ebtables rules of some protocols and iptables rules of others. The kernel shows the packets of a bridge to
@@ -14,8 +12,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import NetworkFilter
-
-__all__ = ["CALLS", "problems"]
 
 _SAME = ("tcp", "udp", "udplite", "esp", "ah", "sctp", "all")
 CALLS = {  # settings of the kernel, and the protocols whose rules need them

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The libvirt API of virtual networks, with facts of this machine's network."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._network import files_
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._system import ruleset
-
-__all__ = ["API"]
 
 
 def _host(connection: t.Any, spec: Spec) -> RawNetworkHost:

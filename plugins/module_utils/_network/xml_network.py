@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The XML of a virtual network, and facts of its host from XML."""
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows import normalise_vlan
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
-
-__all__ = ["SHAPE", "finish", "host", "skeleton"]
 
 _SEVERAL = {
     "address", "forwarder", "host", "hostname", "interface", "ip",

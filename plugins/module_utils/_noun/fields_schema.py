@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The schema of a noun: what info modules need of it, without its rules and its document."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Table
-
-__all__ = ["Schema"]
 
 
 class NameCheck(t.Protocol):

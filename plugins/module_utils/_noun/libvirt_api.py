@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Carry out steps on libvirt's objects that can be defined and started (pools, networks)."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
-
-__all__ = ["ObjectApi", "doer"]
 
 Doer = t.Callable[[t.Any, t.Any], object]  # libvirt's object, and the step
 Definer = t.Callable[[Connection, Spec, t.Any], t.Any]  # the options and the step

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """One object of a noun: as the user wants it, as libvirt has it, and after an edit."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-
-__all__ = ["Edited", "Entry", "Facts", "Found", "ObjectKind", "Spec"]
 
 
 @dataclasses.dataclass(frozen=True)

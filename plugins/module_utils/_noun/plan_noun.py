@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The plan for one object of a noun: its steps, and the decisions that all nouns share."""
 
 from __future__ import annotations
@@ -23,27 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
     ObjectKind,
     Spec,
 )
-
-__all__ = [
-    "Case",
-    "Create",
-    "Define",
-    "Live",
-    "NounPlan",
-    "NounStep",
-    "Policy",
-    "Rule",
-    "SetAutostart",
-    "Start",
-    "Stop",
-    "Undefine",
-    "Update",
-    "absent",
-    "check_unchanged",
-    "not_started",
-    "present",
-    "undo",
-]
 
 
 @dataclasses.dataclass(frozen=True)

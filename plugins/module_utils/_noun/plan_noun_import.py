@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Describe an existing object of a noun, whoever defined it, with the options of its module."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema im
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
-
-__all__ = ["imported"]
 
 Given = t.Mapping[str, t.Any]
 

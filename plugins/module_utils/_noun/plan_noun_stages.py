@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A noun: schema, skeleton, identity, rules and live policy; and its stages in order."""
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
-
-__all__ = ["Noun", "plan"]
 
 
 @dataclasses.dataclass(frozen=True)

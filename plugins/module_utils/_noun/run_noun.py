@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Converge an object of any noun: facts, plan, gate, result."""
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages
 from ansible_collections.corral.virt.plugins.module_utils._noun.xml_document import digest
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
-
-__all__ = ["converge", "spec"]
 
 
 def spec(noun: Noun, params: t.Mapping[str, t.Any]) -> Spec:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """An existing object, whoever defined it, as data and as the options of its module."""
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec, fields
 from ansible_collections.corral.virt.plugins.module_utils._xml.options import as_options
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
-
-__all__ = ["arguments", "describe"]
 
 
 def describe(schema: Schema, name: str, found: Found, within: str | None = None) -> dict[str, t.Any]:

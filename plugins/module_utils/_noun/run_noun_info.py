@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """All objects of a noun on a host, as data."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema im
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType, found
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments, describe
-
-__all__ = ["options", "rows"]
 
 More = t.Callable[[t.Any, Found], t.Mapping[str, t.Any]]
 

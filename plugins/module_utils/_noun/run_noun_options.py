@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The options of a noun, and the fields that they set."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, control_characters
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, run_arguments
-
-__all__ = ["argument_spec", "fields"]
 
 _EXTRAS: dict[str, dict[str, t.Any]] = {
     "uuid": {"type": "str"},

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Edit the XML document of a noun, and find the changed entries of its lists."""
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import constraint
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, canonical, parse, text
-
-__all__ = ["digest", "edit"]
 
 _ENTRY = re.compile(r"([\w.]+)\[([^\]]*)\]\.?")  # `dhcp.ranges[a-b]` in the place of a change
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The table and the XML of a network filter (https://libvirt.org/formatnwfilter.html)."""
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Many, Row, Table, silent_is
-
-__all__ = ["NWFILTER_SCHEMA", "SHAPE", "named_by_guest", "references", "skeleton"]
 
 # A rule has no identity, and a piece of XML with a wide rule would count as there if a narrow one is: an option has it.
 SHAPE = Shape("filter", ours=("uuid", "rule"), several=frozenset({"filterref", "parameter"}))

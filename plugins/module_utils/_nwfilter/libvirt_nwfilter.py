@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The libvirt API of network filters."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import NWFILTER_KIND
-
-__all__ = ["API", "NWFILTER_TYPE", "nwfilters"]
 
 NWFILTER_TYPE = ObjectType(NWFILTER_KIND, "network filter", "VIR_ERR_NO_NWFILTER", lookup="nwfilterLookup")
 

@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What libvirt calls a network filter, and those that come with it."""
 
 from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
-
-__all__ = ["BUILT_IN", "MATCHES", "NWFILTER_KIND"]
 
 NWFILTER_KIND = ObjectKind("nwfilter")
 # Files of libvirt's package, in /usr/share/libvirt/nwfilter.

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules of network filters."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._nwfilter.fields_nwfil
     skeleton,
 )
 from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import BUILT_IN
-
-__all__ = ["NWFILTER", "NwfilterHost"]
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 

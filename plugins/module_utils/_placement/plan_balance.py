@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Which running guests should move so that hosts are loaded evenly. Pure.
 
 Of the moves with the largest gain, the cheapest to copy comes first. No move relies on another: the room that a move
@@ -22,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.plan_imbala
     Resident,
     counted,
 )
-
-__all__ = ["SuggestedMove", "broken", "moved", "plan"]
 
 _NEARLY_BEST = 0.5  # among moves with at least this share of the best gain, the cheapest one wins
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """All hosts during placement: which take a guest, and at what cost. Pure.
 
 Loads are kept in columns for speed: each of ten thousand guests is compared with a thousand hosts.
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules 
     namesake,
     of_few,
 )
-
-__all__ = ["Choices", "Cost", "Fleet", "evenly", "first", "skew", "skew_after", "skewed"]
 
 
 class Fleet:

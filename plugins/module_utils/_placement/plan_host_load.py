@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The load of one host during placement. Pure."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import functools
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
-
-__all__ = ["Bundle", "Load", "Loads", "Neighbours", "bundles"]
 
 Loads = t.Mapping[str, "Load"]
 

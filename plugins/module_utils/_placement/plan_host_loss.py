@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Simulates the loss of hosts: do their guests find room on the others? Pure.
 
 The guests of the lost hosts are packed onto the remaining ones. Guests that are pinned to a lost
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._placement import plan_packing
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import bundles
-
-__all__ = ["homeless_of_cluster", "refusals", "unsurvived", "with_guests"]
 
 Going = t.Sequence[tuple[Guest, str]]  # guests, and the hosts that they are to be on
 

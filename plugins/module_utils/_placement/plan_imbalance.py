@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """How unevenly hosts are loaded, and how moves change that. Pure.
 
 Each move is judged by the two hosts that it changes, so that a cluster of any size is balanced alike.
@@ -16,8 +14,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host, Policy
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import against
-
-__all__ = ["BY", "Candidate", "Cluster", "Resident", "counted", "imbalance"]
 
 _WEIGHTS = {"memory": 1.0, "cpu": 0.5, "guests": 0.5}  # the first two as in placement
 BY = ("memory", "vcpus")  # the default measures of load

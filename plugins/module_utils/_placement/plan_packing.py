@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Pack guests onto hosts. Pure.
 
 Guests with the same needs are placed one after the other: the hosts that take them are found once, and after each guest
@@ -24,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_costs import Choices, Cost, Fleet
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load, Neighbours
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_rules import refusal
-
-__all__ = ["packed"]
 
 Size = t.Callable[[t.Sequence[float]], float]
 

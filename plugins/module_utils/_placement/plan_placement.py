@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Choose a hypervisor for each of many guests at once. Pure; milliseconds for thousands.
 
 Big guests first (by their dominant share of the biggest host), each to the host where it costs least. Guests that exist
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Placement,
     Policy,
 )
-
-__all__ = ["place"]
 
 _NAMED = 3  # hosts in a message
 

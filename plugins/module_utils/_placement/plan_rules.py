@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The rules that refuse a host for a guest, and why no host takes it. Each returns a reason or None. Pure.
 
 A reason is a pair: its kind, by which refusals are grouped, and its text.
@@ -16,21 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Bundle, Load, Loads
-
-__all__ = [
-    "FIXED",
-    "FIXED_FIELDS",
-    "RULES",
-    "Reason",
-    "against",
-    "dislikes",
-    "first_reason",
-    "lack",
-    "mib",
-    "namesake",
-    "of_few",
-    "refusal",
-]
 
 _FEW = 8  # hosts whose reasons are told one by one
 _NAMED = 3

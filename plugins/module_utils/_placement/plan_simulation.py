@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Simulates lost hosts, added guests, and more guests of one kind until none fits. Pure.
 
 Each step is placed as a real run would place it, after the steps before it.
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
 )
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_loss import with_guests
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
-
-__all__ = ["SimulationOutcome", "filled", "simulate"]
 
 _MOST = 100_000  # guests of a kind
 

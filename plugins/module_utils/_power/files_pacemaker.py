@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The resource that a guest is in Pacemaker (role `cluster`), and the hold on it while we act on the guest."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Entrust, Resource
 from ansible_collections.corral.virt.plugins.module_utils._system import command
-
-__all__ = ["PacemakerHold", "members", "resource", "settle"]
 
 MEMBER = "/etc/corosync/corosync.conf"
 PROGRAM = "/usr/local/sbin/corral-cluster"  # the role installs it

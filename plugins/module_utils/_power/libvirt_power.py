@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Performs the steps between a guest's states: one verb each, no choices."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait, plan_power_steps
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["DOERS", "FORCING", "definition", "do", "find", "saved_xml"]
 
 _AGAIN_S, _LOOK_S = 1, 0.1
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Waits for a guest by libvirt's events, with one deadline, instead of polling."""
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Seen
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["ask", "balloon", "is_off", "obeyed", "observe", "removal"]
 
 _LOOK_S = 0.5
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decides how a guest gets into a state: running, paused, off. Pure."""
 
 from __future__ import annotations
@@ -16,18 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.problems import 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, Power
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Resource
-
-__all__ = [
-    "check_state",
-    "entrusted",
-    "holds",
-    "plan",
-    "power_off",
-    "state_change",
-    "state_problems",
-    "state_steps",
-    "waiting_problems",
-]
 
 Found = t.Union[FoundGuest, Power]
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps between a guest's states, in a separate file to keep the payload for hosts small."""
 
 from __future__ import annotations
@@ -13,25 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
-
-__all__ = [
-    "REMOVED",
-    "Destroy",
-    "Entrust",
-    "GuestStep",
-    "Note",
-    "Patience",
-    "Reboot",
-    "Reset",
-    "Resource",
-    "Resume",
-    "Seen",
-    "Shutdown",
-    "Start",
-    "Suspend",
-    "has_no_system",
-]
-
 
 # Decide how long a guest is waited for: by what it does, as a busy host may give it little of each second. Pure.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Act on a guest that Pacemaker may run: it looks away meanwhile, and then looks where the guest is."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._power import files_pacemaker, plan_power
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Entrust, Resource
-
-__all__ = ["hold", "resource", "run"]
 
 S = t.TypeVar("S", bound=Step)
 

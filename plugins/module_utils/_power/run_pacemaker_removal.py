@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Before a guest of Pacemaker is removed: whether another member may run it."""
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._power import files_pacemaker, plan_power
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Resource
-
-__all__ = ["entrusted"]
 
 P = t.TypeVar("P", bound=step.Plan[t.Any])
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The libvirt API of secrets."""
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep
 from ansible_collections.corral.virt.plugins.module_utils._secret import plan_secret
 from ansible_collections.corral.virt.plugins.module_utils._secret.model_secret import NUMBERS, SECRET_KIND
-
-__all__ = ["API", "SECRET_TYPE", "secrets"]
 
 
 def _by_usage(connection: Connection, ref: Ref) -> t.Any:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules of secrets, and when a value is set. No step holds one."""
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret 
     skeleton,
     uuid_of,
 )
-
-__all__ = ["SECRET", "SecretHost", "SetValue", "ValueState", "value_of"]
 
 _MOST_BYTES = 65536
 Findings = t.Iterator[t.Union[VirtError, str]]

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Write a NoCloud seed image, apply a seed to a disk, and create SSH host keys.
 
 Keys and seeds stay on the host on which they are created.
@@ -33,8 +31,6 @@ try:
     from cryptography.hazmat.primitives.asymmetric import ed25519
 except ImportError:
     serialization = None  # type: ignore[assignment]
-
-__all__ = ["customize", "host_key", "host_key_in", "iso", "need_customize", "public_key"]
 
 _CUSTOMIZE_S = 1800  # an emulated appliance takes half a minute to boot
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A seed for an image without cloud-init, as commands of virt-customize.
 
 Secrets stand only in scripts, never in a command's words.
@@ -17,8 +15,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.yaml_text import yaml_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Seed
-
-__all__ = ["commands", "listed", "problems"]
 
 _CONFIG = (
     "hostname",

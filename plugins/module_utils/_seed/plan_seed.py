@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The content of a NoCloud seed.
 
 Source: https://cloudinit.readthedocs.io/en/latest/reference/datasources/nocloud.html
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.yaml_text import
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OFFLINE, Seed
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_customize
 from ansible_collections.corral.virt.plugins.module_utils._seed.plan_customize import listed
-
-__all__ = ["DOCUMENTS", "METHODS", "OFF", "ON_CHANGE", "files", "instance_id", "is_cloud_config", "seed", "sent"]
 
 ON_CHANGE = ("ignore", "next_boot", "refuse")
 METHODS = ("nocloud", OFFLINE)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A host's facts for a guest's seed, and the steps that write or apply the seed."""
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SeedDisk,
     SeedSite,
 )
-
-__all__ = ["answer", "do"]
 
 _ROOM_BYTES = 1024**2  # seeds are padded to this, so that a changed one fits where a running guest reads it
 

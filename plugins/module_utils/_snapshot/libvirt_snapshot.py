@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Take, merge, change and restore snapshots in libvirt."""
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     TakeSnapshot,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_blockjob import watched_end
-
-__all__ = ["check_created", "document", "drop", "freeze", "merge", "redefine", "revert", "start", "stop", "take"]
 
 _AGENT_S = 5  # an agent that is silent for so long does not answer
 _LOOK_S = 0.5

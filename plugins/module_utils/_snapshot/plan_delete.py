@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a snapshot is deleted: what was written since goes into the file below, and nothing is lost. Pure.
 
 A merge that was begun has overwritten content of then. So the guest's record tells before that the snapshot is being
@@ -46,8 +44,6 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     RecordSnapshot,
     Redefine,
 )
-
-__all__ = ["check_merge", "check_still_off", "plan"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a guest goes back to a snapshot, and what it must not throw away unasked. Pure.
 
 A snapshot of disks that the guest's present state stands on is restored by this collection, with every libvirt: new
@@ -43,8 +41,6 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_take import check_whole, file_name
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
-
-__all__ = ["check_present", "plan"]
 
 _REVERTS = 9_009_000  # the libvirt that reverts to external snapshots
 

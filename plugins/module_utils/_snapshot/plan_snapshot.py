@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What is asked for of a guest's snapshots, what is asked of its host, and how long scheduled ones are kept."""
 
 from __future__ import annotations
@@ -30,25 +28,6 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_step
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import ForgetSnapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "ChainLink",
-    "Scene",
-    "SnapshotHost",
-    "SnapshotPlan",
-    "SnapshotSpec",
-    "above_first",
-    "another_run",
-    "checked",
-    "disposals",
-    "leftovers",
-    "needed",
-    "overlay_now",
-    "scene",
-    "standing_aside",
-    "time_name",
-    "unpooled",
-]
 
 _MOST_KEPT_H = 8760  # a year
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Describe snapshots of a guest: as data, as a picture, and what to see to. Pure."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import pr
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
-
-__all__ = ["check_found", "described", "picture", "warnings"]
 
 _OLD_S = 7 * 86400
 _LOW_PERCENT = 10

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps that take, merge and restore snapshots of a guest."""
 
 from __future__ import annotations
@@ -13,23 +11,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
-
-__all__ = [
-    "CopyState",
-    "CreateOverlay",
-    "DropSnapshot",
-    "ForgetChains",
-    "ForgetSnapshot",
-    "Merge",
-    "MergeOff",
-    "PowerOff",
-    "PutBack",
-    "RecordSnapshot",
-    "Redefine",
-    "Revert",
-    "StartAgain",
-    "TakeSnapshot",
-]
 
 
 @dataclasses.dataclass(frozen=True)

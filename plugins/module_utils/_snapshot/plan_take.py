@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a snapshot of a guest is taken, and what must not be so. Pure."""
 
 from __future__ import annotations
@@ -30,8 +28,6 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     RecordSnapshot,
     TakeSnapshot,
 )
-
-__all__ = ["check_whole", "file_name", "plan"]
 
 _ROOM_BYTES = 16 * 1024**2  # of a disk, for what the guest writes at once
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Take, delete and revert to snapshots of many guests: facts, plan, gate, result."""
 
 from __future__ import annotations
@@ -67,8 +65,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system import free_sp
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
-
-__all__ = ["GuestSnapshotHost", "converge"]
 
 _THAW_S, _START_S = 30, 60  # after which systemd thaws or starts a guest whose run has died
 _PLANS: dict[str, t.Callable[[plan_snapshot.Scene], SnapshotPlan]] = {

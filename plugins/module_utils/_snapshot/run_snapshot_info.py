@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read the snapshots of guests."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import plan_snapshot_info
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_snapshots
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space
-
-__all__ = ["read"]
 
 
 def read(connection: t.Any, names: t.Sequence[str] | None) -> dict[str, t.Any]:

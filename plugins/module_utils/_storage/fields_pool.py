@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The table and the XML of a storage pool (https://libvirt.org/formatstorage.html)."""
 
 from __future__ import annotations
@@ -25,8 +23,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row, tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import Shape
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Many, Row
-
-__all__ = ["POOL", "POOL_SCHEMA", "SHAPE", "host", "places", "skeleton", "where"]
 
 SHAPE = Shape("pool", ours=("uuid",), several=frozenset({"device", "host", "option"}))
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Contents of images: a run that creates a disk from one holds it, and nobody removes one that is held.
 
 The lock is on the manifest beside the content. The content itself has QEMU's locks, and NFS makes one kind of both.
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["claim", "hold", "is_managed", "manifest_name"]
 
 
 def manifest_name(file: str) -> str:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Disks as files in a pool's directory: check who has them open, and create them complete or not at all."""
 
 from __future__ import annotations
@@ -19,11 +17,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = [
-    "hidden", "is_device", "is_locked", "is_opened", "keep_unwritten", "kind", "locked", "locked_against_writers",
-    "new", "overwrite", "publish", "reflink", "renamed",
-]  # fmt: skip
 
 _PIECE = 1024**2
 _FICLONE = 0x40049409

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Logical volumes as disks: created and filled, or enlarged; a guest never reads there what was stored before."""
 
 from __future__ import annotations
@@ -22,20 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = [
-    "create",
-    "group",
-    "grow",
-    "grow_thin",
-    "make",
-    "ready_bytes",
-    "remove",
-    "size_bytes",
-    "untag",
-    "written",
-    "zero",
-]
 
 _UNREADY = "corral.unready.from."
 _BLKZEROOUT = 0x127F

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Devices and image files that cryptsetup encrypts. It reads the passphrase from its standard input."""
 
 from __future__ import annotations
@@ -15,17 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import Luks
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space
 from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, answer, run
-
-__all__ = [
-    "close",
-    "create_image",
-    "encrypt",
-    "free_bytes",
-    "is_opened_by",
-    "label_finished",
-    "luks",
-    "open_device",
-]
 
 _UNFINISHED, _FINISHED = "corral-unfinished", "corral"  # labels: whether it has got its filesystem
 _WRONG_PASSPHRASE = 2  # exit code of cryptsetup

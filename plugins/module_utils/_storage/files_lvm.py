@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Ask LVM for volume groups, thin pools, and who has a logical volume open."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import json
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
-
-__all__ = ["exists", "has_group", "is_open", "rows", "size_bytes", "tags", "thin_pool_of", "thin_pools", "volumes"]
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent,segtype,zero,pool_lv"

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Mount units of this machine, and what is mounted."""
 
 from __future__ import annotations
@@ -16,24 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system import configu
 from ansible_collections.corral.virt.plugins.module_utils._system.command import answer, run
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = [
-    "device",
-    "enable",
-    "entries",
-    "filesystem",
-    "fstab",
-    "make_filesystem",
-    "make_mount_point",
-    "mount",
-    "mount_point",
-    "mounted",
-    "remove_unit",
-    "text",
-    "unit",
-    "unmount",
-    "write_unit",
-]
 
 _UNITS = "/etc/systemd/system"
 _MOUNTS = "/proc/self/mountinfo"

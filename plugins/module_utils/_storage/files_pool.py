@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Check the directory and the devices of a pool on this machine."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ import subprocess
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-
-__all__ = ["closed", "content", "directory_id", "obstacle"]
 
 
 def obstacle(path: str) -> str | None:

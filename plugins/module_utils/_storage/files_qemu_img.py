@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Call qemu-img: arguments as a list, answers as JSON, never a shell.
 
 It keeps QEMU's locks: an image in use is not written.
@@ -22,22 +20,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
-
-__all__ = [
-    "Progress",
-    "commit",
-    "compare",
-    "convert",
-    "convert_onto",
-    "corruptions",
-    "create",
-    "create_overlay",
-    "flat_bytes",
-    "info",
-    "rebase",
-    "repoint",
-    "resize",
-]
 
 Progress = t.Callable[[float], None]  # percent
 _PR_SET_PDEATHSIG = 1

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Notes on disks that are being removed; reading them needs no right to remove disks."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-
-__all__ = ["DISK", "NOTE", "PARTS", "RemovalNote", "entries", "folder", "is_free", "located", "read"]
 
 PARTS = (".corral", ".removed")  # no image and no disk has such a name
 NOTE, DISK = ".json", ".disk"

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Disks that are being removed, in `.corral/.removed/` beside them, where nobody takes one for a disk.
 
 A disk is renamed before the look at its users: whoever comes by its name from then on finds nothing there, and it can
@@ -33,8 +31,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["Quarantine", "begin", "resume", "tidy"]
 
 _BEGUN = ".new"
 _NAME_LENGTH = 180

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Try to write in a directory as libvirt and QEMU do."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import os
 import platform
 import select
 import signal
-
-__all__ = ["attempt", "boolean_is_off"]
 
 _SELINUX = "/sys/fs/selinux"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Resize disks of running guests, and flatten them with a block job."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, Timeout
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-
-__all__ = ["grow", "interruptible", "pull", "seen_bytes", "watched_end"]
 
 _LOOK_S = 0.5  # progress; the end comes as an event
 _RESUME_S = 30  # after which a guest whose run has died is resumed

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Who of libvirt has something below a directory."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["users"]
 
 _RUNS = "/run/libvirt"
 

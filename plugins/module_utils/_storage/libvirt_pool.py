@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The libvirt API of storage pools."""
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool im
     RawPoolHost,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["API", "POOL_TYPE", "build", "pools", "refresh", "sizes"]
 
 
 def _start(pool: t.Any, step: NounStep) -> None:

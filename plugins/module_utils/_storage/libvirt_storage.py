@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Pools and volumes through libvirt's storage API, which also works over a remote connection."""
 
 from __future__ import annotations
@@ -25,12 +23,6 @@ _NO_CLOCK = "Unable to get accurate CPU usage"
 _CLOCK_TRIES = 8
 _BUSY_S = 600
 _LISTED = 16384  # volumes: libvirt's protocol carries no more (REMOTE_STORAGE_VOL_LIST_MAX)
-
-__all__ = [
-    "AT_HOLE", "CHUNK", "active", "all_volumes", "check_answers", "create", "delete", "listed", "names",
-    "path_in", "paths", "pool_at", "pool_xml", "read", "read_part",
-    "receive", "refresh", "send", "volume_at", "volume_in", "volume_key", "write",
-]  # fmt: skip
 
 
 def pool_xml(connection: Connection, name: str) -> str:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Copy volumes between hosts through this process; nothing is stored on this machine."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_stora
     receive,
     send,
 )
-
-__all__ = ["active_pools", "copy", "digest", "inactive_pools", "opened"]
 
 _ARRIVES_S, _LOOK_S = 60, 0.01
 

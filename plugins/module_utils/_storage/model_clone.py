@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A disk of a pool, as wanted and as found, and the image it is created from or backed by."""
 
 from __future__ import annotations
 
 import dataclasses
 import os.path
-
-__all__ = ["BaseImage", "CloneSpec", "FoundDisk", "Use"]
 
 
 @dataclasses.dataclass(frozen=True)

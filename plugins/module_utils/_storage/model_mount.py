@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Filesystems that systemd mounts for pools, and what is found of them on a host."""
 
 from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["MADE_BY", "MARK", "Luks", "MountHost", "MountSpec", "Mounted", "UnitFile"]
 
 MARK = "# Managed by corral.virt (virt_mounts): what you change here is lost."
 # How a filesystem is made on a device. No discard: it can take hours, and the device is said to be empty.

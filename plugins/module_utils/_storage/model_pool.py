@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The types of storage pools, and the surroundings of a pool on its host."""
 
 from __future__ import annotations
@@ -11,20 +9,6 @@ import posixpath
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import ObjectKind
-
-__all__ = [
-    "ASKED_BY",
-    "BUILT",
-    "DIRECTORIES",
-    "POOL_KIND",
-    "POOL_TYPES",
-    "DirectoryId",
-    "PoolHost",
-    "PoolType",
-    "PoolUser",
-    "RawPoolHost",
-    "normalised",
-]
 
 POOL_KIND = ObjectKind(
     "pool", persistence=True, activity=True, autostart=True, volatile=("capacity", "allocation", "available")

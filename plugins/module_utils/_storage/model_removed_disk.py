@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """A disk that is being removed, and for how long it is kept."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import datetime
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = ["Moment", "RemovedDisk"]
 
 _UTC = "%Y-%m-%dT%H:%M:%SZ"  # in ISO 8601, whole seconds
 

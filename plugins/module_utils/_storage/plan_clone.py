@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide how a disk is cloned, grown, rebased or flattened. Pure."""
 
 from __future__ import annotations
@@ -35,8 +33,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone_st
     Remove,
     Shrink,
 )
-
-__all__ = ["ClonePlan", "plan"]
 
 
 @dataclasses.dataclass(frozen=True)

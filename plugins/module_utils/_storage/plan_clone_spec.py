@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The options of a guest's disk, checked before anything is looked at. Pure."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import reserve_of
-
-__all__ = ["check_image", "check_local", "concerns", "format_of", "size_bytes"]
 
 _SECTOR_BYTES = 512  # QEMU rounds sizes up to these
 # What only a disk that is there or made has to do with, by state.

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what must be known about a disk and its image, and what the answers of `CloneHost` mean. Pure.
 
 No question is asked whose answer decides nothing.
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
-
-__all__ = ["CloneHost", "DiskInfo", "base", "found", "may_share", "uses"]
 
 
 @dataclasses.dataclass(frozen=True)

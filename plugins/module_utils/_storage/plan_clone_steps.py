@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps on one disk of a pool."""
 
 from __future__ import annotations
@@ -12,20 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import BaseImage
-
-__all__ = [
-    "CloneStep",
-    "Copy",
-    "Flatten",
-    "Forget",
-    "Grow",
-    "GrowLive",
-    "Overlay",
-    "Pull",
-    "RebaseDisk",
-    "Remove",
-    "Shrink",
-]
 
 
 @dataclasses.dataclass(frozen=True)

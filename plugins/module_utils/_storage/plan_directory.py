@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide who owns a directory that is created on another host. Pure."""
 
 from __future__ import annotations
 
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_directory import Access
-
-__all__ = ["access_there"]
 
 _ROOT = 0
 User = tuple[int, int]  # numbers of a user and its group

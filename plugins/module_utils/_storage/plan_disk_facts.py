@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The known facts about disks of a guest, the questions to its host, and the answers."""
 
 from __future__ import annotations
@@ -14,24 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_header 
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import NOBODY, Owner, counted
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
-
-__all__ = [
-    "SEED",
-    "Answer",
-    "Customizing",
-    "DiskDevice",
-    "DiskOrigin",
-    "HostKey",
-    "Known",
-    "Question",
-    "SeedDisk",
-    "SeedSite",
-    "Site",
-    "SiteOf",
-    "Size",
-    "SizeOf",
-    "VolumeGroup",
-]
 
 SEED = "-seed.iso"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide which disks are a guest's own, by its record: a disk in doubt is never deleted with the guest. Pure."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
     FileIdentity,
     OwnedVolume,
 )
-
-__all__ = ["NOBODY", "Owner", "adopted", "counted", "doubt", "incomplete", "tells"]
 
 
 @dataclasses.dataclass(frozen=True)

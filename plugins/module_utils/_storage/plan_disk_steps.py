@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps that create and grow disks of guests, as data."""
 
 from __future__ import annotations
@@ -14,11 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "MAKING", "Claim", "CreateLogicalVolume", "CreateVolume", "Customize", "GrowDisk", "GrowLogicalVolume",
-    "GrowRunningDisk", "GrowThinVolume", "WriteSeed", "owner_tag",
-]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what is done with a disk that was moved aside to be deleted, after a look at its users. Pure."""
 
 from __future__ import annotations
@@ -20,11 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside, kept
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = [
-    "Aside", "DiskSight", "check_given_back", "check_identity", "check_note", "check_sight", "command",
-    "is_given_back", "steps_and_notes",
-]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps that delete disks of guests."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = ["DELETE", "FORGET", "GIVE_BACK", "DeleteVolume", "FinishRemoval"]
 
 DELETE, GIVE_BACK, FORGET = "delete", "give back", "forget the removal of"
 _USERS = (

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide whether a file may become an image, a base or the source of a copy, and which headers to trust. Pure. A guest
 may have written a disk's first bytes.
 """
@@ -14,20 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable, some_of
 from ansible_collections.corral.virt.plugins.module_utils._core.units import format_of, is_content
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header, Member
-
-__all__ = [
-    "STANDALONE",
-    "DefinedFiles",
-    "HeaderTrust",
-    "archive_compression",
-    "base",
-    "doubt",
-    "fetched",
-    "files_read",
-    "is_disk",
-    "only_disk",
-    "trust",
-]
 
 STANDALONE = "use an image without backing file and data file"
 

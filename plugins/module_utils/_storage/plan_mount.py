@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what is mounted for pools, and refuse what would hide or lose data."""
 
 from __future__ import annotations
@@ -27,28 +25,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount i
     MountSpec,
     UnitFile,
 )
-
-__all__ = [
-    "CloseDevice",
-    "CreateImage",
-    "EnableUnit",
-    "EncryptDevice",
-    "MakeFilesystem",
-    "MakeMountPoint",
-    "Mount",
-    "MountStep",
-    "OpenDevice",
-    "RemoveUnit",
-    "Unmount",
-    "WriteUnit",
-    "check_empty",
-    "check_keyless",
-    "check_mounted",
-    "check_ours",
-    "check_unused",
-    "decide",
-    "specs",
-]
 
 _NETWORK = ("ceph", "cifs", "glusterfs", "nfs", "nfs4", "smb3")
 # What a source of a network filesystem looks like; all others are devices.

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules of storage pools. A pool is never moved: the disks of guests would stay behind."""
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool im
     POOL_TYPES,
     PoolHost,
 )
-
-__all__ = ["POOL", "RULES", "Build", "Refresh", "check_empty", "check_group"]
 
 Findings = t.Iterator[t.Union[VirtError, str]]
 

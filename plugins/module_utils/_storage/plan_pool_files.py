@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide if and where a pool can keep files, and which pool has a directory. Pure."""
 
 from __future__ import annotations
@@ -12,21 +10,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-
-__all__ = [
-    "DIRECTORY_POOLS",
-    "LOGICAL",
-    "PoolDirectory",
-    "directory",
-    "disk_in",
-    "disk_pool",
-    "file_in",
-    "has_devices",
-    "holder",
-    "no_disks",
-    "seed_pool",
-    "volume_name",
-]
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 DIRECTORY_POOLS = ("dir", "fs", "netfs")

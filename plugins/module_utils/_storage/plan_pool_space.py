@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide which pools are nearly full. Pure."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
-
-__all__ = ["FULL_PERCENT", "warnings"]
 
 FULL_PERCENT = 90
 _OFFERED = ("iscsi", "iscsi-direct", "scsi", "mpath")  # all of these is allocated: their volumes are what is offered

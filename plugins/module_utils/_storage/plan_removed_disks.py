@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide what is done with disks that were moved aside to be deleted, and describe it. Pure."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
-
-__all__ = ["DiskAside", "kept", "unfinished"]
 
 _SKEW_S = 300  # a clock that is set right by so much does not jump
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Decide whether a thin pool can take more: when it is full, all its volumes fail. Pure."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_space import FULL_PERCENT
-
-__all__ = ["OVERCOMMIT", "left_bytes", "missing", "problems"]
 
 OVERCOMMIT = 4  # the size of all volumes of a thin pool, by its own
 _MIB = 1024**2

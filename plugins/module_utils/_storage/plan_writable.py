@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Explain why guests cannot write in a directory."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import Mounted
-
-__all__ = ["BOOLEANS", "TIMEOUT_S", "Attempt", "check_paths", "decide"]
 
 TIMEOUT_S = 30  # for a server that does not answer
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Bring one disk of a pool to the wanted state: fetch facts, plan, gate, report."""
 
 from __future__ import annotations
@@ -40,8 +38,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal 
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, timer, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
-
-__all__ = ["OPTIONS", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "rebased", "flattened"], "default": "present"},

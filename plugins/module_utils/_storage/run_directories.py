@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Directories of a host as storage pools: an existing pool, or a temporary one."""
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_directory import access_there
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
 from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import new_pool
-
-__all__ = ["inactive_at", "pool_at", "pool_for", "pool_like"]
 
 
 def pool_at(connection: t.Any, directory: str) -> str | None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Delete a disk for good: moved aside, checked there by identity and users, and only then removed."""
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.run_removed_d
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.locks import DISKS
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = ["Disposal", "Finishing", "dispose", "finish", "unfinished"]
 
 
 @dataclasses.dataclass

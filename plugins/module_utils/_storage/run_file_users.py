@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Find the users of files: volumes backed by them, and guests that have them as disks."""
 
 from __future__ import annotations
@@ -27,8 +25,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._system import loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
-
-__all__ = ["Users", "own_chains", "users"]
 
 
 class Users:

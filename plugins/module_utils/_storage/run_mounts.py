@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Options of `virt_mounts`, and how it converges."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import content
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import Luks, Mounted, UnitFile
 from ansible_collections.corral.virt.plugins.module_utils._system import dm_crypt
-
-__all__ = ["OPTIONS", "converge"]
 
 OPTIONS: dict[str, t.Any] = {
     "mounts": {

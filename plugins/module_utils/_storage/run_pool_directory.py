@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The directory of a pool."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, plan_pool_files
-
-__all__ = ["directory", "pool_of", "pool_with"]
 
 
 def directory(connection: t.Any, pool: str, what: str) -> str:

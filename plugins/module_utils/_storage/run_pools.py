@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The libvirt API of storage pools, with what is seen of their directories on this machine."""
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool im
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import RawPoolHost
 from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import qemu_user
-
-__all__ = ["API"]
 
 
 def _host(connection: t.Any, spec: Spec) -> RawPoolHost:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Disks in the pools of this machine that were moved aside to be deleted."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_fil
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
 
 _ANSWER_S = 10
-
-__all__ = ["describe", "directories", "filesystems", "host_uuid", "moved_aside", "now", "pools"]
 
 
 def now() -> Moment:

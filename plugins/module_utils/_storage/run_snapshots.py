@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Gather the snapshots of a guest."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot i
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import variables
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
-
-__all__ = ["state_files", "tree"]
 
 _TPM = "/var/lib/libvirt/swtpm"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Options of `virt_writable`, and how it looks."""
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import closed
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_writable import BOOLEANS, TIMEOUT_S, Attempt
 from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import qemu_user
-
-__all__ = ["OPTIONS", "check"]
 
 OPTIONS: dict[str, t.Any] = {"paths": {"type": "list", "elements": "str", "required": True}}
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The XML of a directory as a storage pool."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import hashlib
 
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_directory import Access
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
-
-__all__ = ["access", "new_pool", "qemu_user"]
 
 
 def new_pool(directory: str, made_with: Access | None = None) -> str:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Run a program of the host: arguments as a list, never a shell, output in the C locale."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import subprocess
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-
-__all__ = ["SYSTEM_PATH", "active", "answer", "enabled", "run"]
 
 TIMEOUT_S = 60
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # sudo and su may leave out parts of it

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Text files of the host's own configuration: replaced atomically, keeping their permissions."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import BECOME, remedy
-
-__all__ = ["read", "write"]
 
 _ENCODING: t.Any = {"encoding": "utf-8", "errors": "surrogateescape"}  # a stranger's bytes stay
 _NEW_MODE = 0o644

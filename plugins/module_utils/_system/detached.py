@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Work that outlives its connection: in the background, with a result file that is locked while it runs.
 
 Ansible's own `async` does the same with six more round trips to the host, and polls for the end.
@@ -22,8 +20,6 @@ import time
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["detach"]
 
 _ASKED = "CORRAL_DETACHED"  # by the action: `plugin_utils/_report/progress_lines.py`
 _PREFIX, _SUFFIX, _KEPT_S = "corral-", ".answer", 24 * 3600

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What the kernel says a file lies on, and whether dm-crypt encrypts it."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import os
 import stat
 
 from ansible_collections.corral.virt.plugins.module_utils._system.command import answer
-
-__all__ = ["below", "holders", "is_encrypted", "unencrypted"]
 
 _BLOCK = "/sys/dev/block"
 _BTRFS = "/sys/fs/btrfs"

@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """File operations that survive a power cut."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-
-__all__ = ["fsync", "remove", "replace"]
 
 
 def fsync(path: str | os.PathLike[str]) -> None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Free space of the filesystem that holds a directory."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import os
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["allocated", "measure"]
 
 
 def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:

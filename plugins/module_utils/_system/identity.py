@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """What distinguishes a file or logical volume from others of its name: inode, birth time and our mark, or its UUID."""
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import stat
 import struct
 
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-
-__all__ = ["MARK", "logical_volume", "mark", "of", "of_path", "stamped"]
 
 MARK = "user.corral.disk"
 _EMPTY_PATH, _BIRTH = 0x1000, 0x800  # AT_EMPTY_PATH and STATX_BTIME of statx(2)

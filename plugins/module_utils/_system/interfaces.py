@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Network interfaces of this host."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import socket
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
-
-__all__ = ["names", "other_names"]
 
 
 def names() -> list[str]:

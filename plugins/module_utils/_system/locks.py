@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Reads and locks of this machine: the kind of a filesystem, digests, and a lock per guest."""
 
 from __future__ import annotations
@@ -15,19 +13,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = [
-    "DISKS",
-    "LOCK",
-    "bridge_calls",
-    "digest",
-    "exists",
-    "flocked",
-    "held",
-    "locked",
-    "shared_filesystem",
-    "written_s",
-]
 
 _PIECE = 1024 * 1024
 LOCK = ".lock"

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Loop devices of this machine."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import typing as t
-
-__all__ = ["backing_files"]
 
 _PLACE = "/sys/block/loop*/loop/backing_file"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Free space in a pool, its reserve, and the size limit of images."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_of, bytes_text
-
-__all__ = ["MAX_SIZE", "Bounds", "FreeSpace", "reserve_of"]
 
 MAX_SIZE = "256GiB"
 _LEAST_BYTES, _SHARE = 1024**3, 20  # a twentieth: 5 %

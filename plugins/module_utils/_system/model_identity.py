@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The identity of a file, independent of its name, and disks that were created for a guest."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-
-__all__ = ["EDITED", "LOGICAL", "FileIdentity", "OwnedVolume"]
 
 LOGICAL = "LVM-"  # before the UUIDs of a logical volume
 _UUID_CHARACTERS = 32

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Remedies for errors of the operating system, by error number, file, and user."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-
-__all__ = ["BECOME", "OWNER", "explained", "remedy", "remedy_of"]
 
 BECOME = "run as root (become: true)"
 OWNER = "run as its owner, or as another user who may do that"  # on the controller, where nobody becomes root

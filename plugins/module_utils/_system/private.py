@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Work files that no other user can access: one private folder per user, and safe opening of files."""
 
 from __future__ import annotations
@@ -14,8 +12,6 @@ import stat
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["IN_SHELL", "check", "folder", "make", "opened", "place"]
 
 _SYSTEM = "/run/corral"
 # `place` for a shell, as its variable p

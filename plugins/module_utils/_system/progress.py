@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Report the progress of long work in a file: one JSON object, replaced atomically."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-
-__all__ = ["Progress", "ProgressNote", "ProgressWatch", "Tell"]
 
 _INTERVAL_S = 0.5
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The running nftables rules of this host."""
 
 from __future__ import annotations
@@ -11,8 +9,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.command import answer, run
-
-__all__ = ["if_any", "ruleset"]
 
 
 def ruleset() -> list[dict[str, t.Any]]:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Timers of systemd that act when this process has died before it could."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system import command
-
-__all__ = ["arm", "armed", "disarm"]
 
 
 def arm(unit: str, delay_s: int, *program: str) -> None:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The work directory of one name in a pool's directory, for one run at a time: `.corral/NAME/`.
 
 Other programs do not look there.
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._system import locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
-
-__all__ = ["Named", "check", "locked", "path", "tidy", "wait"]
 
 _ROOT, _LOCK = ".corral", "lock"
 

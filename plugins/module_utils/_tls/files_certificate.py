@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read a certificate: its signer, its extensions and its validity."""
 
 from __future__ import annotations
@@ -15,18 +13,6 @@ try:
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 except ImportError:  # who reads certificates says so
     x509 = None  # type: ignore[assignment]
-
-__all__ = [
-    "CAN_READ",
-    "authority_key",
-    "extension",
-    "is_authority",
-    "parsed",
-    "parsed_text",
-    "signed",
-    "spelled",
-    "validity",
-]
 
 CAN_READ = x509 is not None
 

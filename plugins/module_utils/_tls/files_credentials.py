@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The certificate that this machine uses as a client of libvirt, and problems with its files."""
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate
     spelled,
     validity,
 )
-
-__all__ = ["Credentials", "fault", "is_missing", "load", "missing", "of"]
 
 _ISSUE = "the role corral.virt.pki issues a new one"
 _MAKES_IT = "the role corral.virt.pki creates it"

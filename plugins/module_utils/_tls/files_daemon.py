@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The daemon that serves TLS: whether it listens, whether it has read the current files, and how to reload them.
 
 It reads them when it starts and on `virt-admin server-update-tls`, and does not report which ones it has. So the
@@ -23,8 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, active
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import IDENTITIES, Trust
-
-__all__ = ["DAEMONS", "is_loaded", "load", "remember", "serving"]
 
 DAEMONS = ("libvirtd", "virtproxyd")
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp, proc(5)

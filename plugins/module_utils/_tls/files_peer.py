@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Why a TLS connection to libvirt fails: problems here, of the peer, or with either's certificate.
 
 libvirt's client says "Failed to verify peer's certificate" whatever is wrong with it, and "Unable to read TLS
@@ -35,8 +33,6 @@ try:
     from cryptography import x509
 except ImportError:  # then only libvirt's own words are known
     x509 = None  # type: ignore[assignment]
-
-__all__ = ["why"]
 
 _ANSWER_S, _HANDSHAKE_S = 3, 6
 _LOG = "journalctl -u libvirtd -u virtproxyd"

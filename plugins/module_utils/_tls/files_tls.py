@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read and write the files of a TLS identity. Private keys are created here and never leave this machine.
 
 A key and its certificate are two files and libvirt reads both, so a power cut between two writes must not leave halves
@@ -63,25 +61,6 @@ try:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError:  # said when something is to be read or made: a bare host has neither files nor the library
     x509 = None  # type: ignore[assignment]
-
-__all__ = [
-    "LOADED",
-    "current",
-    "describe",
-    "gather",
-    "general",
-    "group",
-    "held",
-    "in_place",
-    "install",
-    "me",
-    "name",
-    "need_library",
-    "pem",
-    "public_bytes",
-    "public_of",
-]
-__all__ += ["read", "request", "set_mode", "user", "write"]
 
 LOADED = "loaded"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """An authority's PEM texts: CAs and lists of revoked certificates."""
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ try:
     from cryptography.hazmat.primitives import hashes
 except ImportError:  # who reads certificates says so
     x509 = None  # type: ignore[assignment]
-
-__all__ = ["called", "each", "fingerprint", "refused", "trust"]
 
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """TLS identities: the files of an endpoint, the facts of a certificate, and the state of a machine."""
 
 from __future__ import annotations
@@ -14,20 +12,6 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-
-__all__ = ["AUTHORITIES", "CA_DIR", "CONTROLLER", "DAEMONS_PLACE", "IDENTITIES", "KEY_BITS", "ORGANIZATION"]
-__all__ += [
-    "Certificate",
-    "FoundTls",
-    "FoundTlsFile",
-    "Identity",
-    "TlsFile",
-    "TlsSpec",
-    "Trust",
-    "TrustFaults",
-    "check_names",
-    "usages",
-]
 
 CA_DIR = "~/.config/corral/ca"  # of the controller's user
 DAEMONS_PLACE = "/etc/pki"  # the only one where libvirt's daemons look

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The roll-over of an authority: when a new CA is due, which one signs, which ones are trusted.
 
 A new CA is trusted by all hosts before it signs, and an old one is trusted until no host uses its certificates.
@@ -13,8 +11,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import typing as t
-
-__all__ = ["Generation", "Holder", "due", "lacking", "signer", "trusted"]
 
 _END = datetime.timedelta(days=1)  # libvirt loads no list of CAs of which one has expired
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Which certificates must be issued anew, which files only change trust, and which need other permissions.
 
 The caller passes the time.
@@ -39,25 +37,6 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps im
     SetMode,
     SetTrust,
 )
-
-__all__ = [
-    "Reading",
-    "TlsPlan",
-    "certificate_names",
-    "check_set",
-    "check_state",
-    "check_trust",
-    "decide",
-    "is_read",
-    "plan",
-    "reading",
-    "refuse_foreign",
-    "renewal",
-    "renewed",
-    "requests",
-    "unknown_crls",
-]
-
 
 # What a call says of a host's certificates, checked before anything is looked at. Pure.
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Steps for the TLS files of a host, as data."""
 
 from __future__ import annotations
@@ -10,8 +8,6 @@ import dataclasses
 
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import Identity, TlsFile, TlsSpec
-
-__all__ = ["Install", "Load", "Remember", "Request", "SetMode", "SetTrust"]
 
 
 @dataclasses.dataclass(frozen=True)

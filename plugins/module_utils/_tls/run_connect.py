@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Connect to another host; if TLS is the cause of a failure, the error explains it."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unreachable
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, opened
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_peer
-
-__all__ = ["reached"]
 
 
 @contextlib.contextmanager

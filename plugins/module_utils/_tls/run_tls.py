@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """How `virt_tls` converges a host, from its options to a result."""
 
 from __future__ import annotations
@@ -24,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps im
     SetTrust,
 )
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_options import install, trusts, wanted
-
-__all__ = ["converge", "now"]
 
 Clock = t.Callable[[], datetime.datetime]
 

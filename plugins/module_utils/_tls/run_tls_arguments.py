@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The options of `virt_tls`, for the module on the host and the action on the controller."""
 
 from __future__ import annotations
@@ -12,8 +10,6 @@ from ansible.module_utils.basic import env_fallback
 
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_daemon import DAEMONS
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import CA_DIR, DAEMONS_PLACE, IDENTITIES
-
-__all__ = ["OPTIONS"]
 
 OPTIONS: dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "revoked"], "default": "present"},

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The values of `virt_tls`'s options, for the module on the host and the action on the controller."""
 
 from __future__ import annotations
@@ -20,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import 
     Trust,
 )
 from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import check_set, renewal
-
-__all__ = ["install", "read_trust", "renew_before", "trust_options", "trusts", "wanted"]
 
 _PREFIXES = dict(zip(AUTHORITIES, ("", "qemu_")))
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Look up volumes, and carry their content to and from files of this machine; what is there already stays."""
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type imp
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_storage import CHUNK
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
-
-__all__ = ["VOLUME_TYPE", "allocation", "download", "is_same", "mark", "unfinished", "unmark", "upload", "volumes"]
 
 Tell = t.Callable[[int, int], None]  # bytes done, of how many
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rules of volumes, and the steps that only they have."""
 
 from __future__ import annotations
@@ -38,23 +36,6 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume i
     SourceFile,
     Verb,
 )
-
-__all__ = [
-    "VOLUME",
-    "Delete",
-    "Fill",
-    "Finish",
-    "Resize",
-    "Save",
-    "VolumeHost",
-    "check_new",
-    "check_original",
-    "check_part",
-    "check_same",
-    "check_source",
-    "check_unused",
-    "is_marked",
-]
 
 _CYLINDER_KIB = 16 * 255 // 2  # at most: heads x sectors of 512 bytes
 _EXTENT_KIB = 4096  # LVM's default

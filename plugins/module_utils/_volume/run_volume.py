@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Carry out what only volumes have, and answer their plan."""
 
 from __future__ import annotations
@@ -62,8 +60,6 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume im
     is_marked,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import values
-
-__all__ = ["API"]
 
 
 class _Host:

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Read the few values of libvirt's XML that doers need.
 
 Standard library only: they ask before a host has lxml.
@@ -13,22 +11,6 @@ import typing as t
 from xml.etree import ElementTree
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, sealed
-
-__all__ = [
-    "Brief",
-    "alias",
-    "directory",
-    "guest",
-    "moving",
-    "names",
-    "offers",
-    "pool_source",
-    "references",
-    "security_models",
-    "tags",
-    "targets",
-    "writable",
-]
 
 _AGENT = f"devices/channel/target[@name='{AGENT_CHANNEL}']"
 

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Check fields that depend on each other, before libvirt would refuse one or drop it silently."""
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
     read,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
-
-__all__ = ["recent", "violations"]
 
 Violations = t.Iterator["tuple[str, str]"]  # place and reason
 Recent = t.Iterator["tuple[str, tuple[int, int]]"]  # place, and the first libvirt that knows it

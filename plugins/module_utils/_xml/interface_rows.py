@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Rows that an interface of a guest, a network and a portgroup share."""
 
 from __future__ import annotations
@@ -9,8 +7,6 @@ from __future__ import annotations
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Many, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element
-
-__all__ = ["BANDWIDTH", "VLAN", "normalise_vlan", "same_mac"]
 
 _RATE = k.integer(1, 2**31 - 1)
 BANDWIDTH: Table = {

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The kinds of values, and how libvirt's XML spells them.
 
 The option, its check, reading and writing come from one kind.
@@ -16,11 +14,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-
-__all__ = [
-    "ALIAS", "CPUSET", "HEX16", "HOST", "INT", "KIB", "LINE", "MAC", "NAME", "NIC", "ONOFF", "PATH", "PCI",
-    "SECRET_USAGE", "SECRET_UUID", "TAG", "TEXT", "WORD", "YESNO", "Kind", "choice", "integer", "matching",
-]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Names in libvirt's XML of guests that several packages use."""
 
 from __future__ import annotations
 
 import hashlib
-
-__all__ = ["AGENT_CHANNEL", "BACKED", "BACKUP_OF", "CORRAL", "LIBOSINFO", "OURS", "PREFIXES", "SEEN", "sealed"]
 
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
 # Namespaces of what the collection records in <metadata>. Addresses change by themselves, and backups are made at any

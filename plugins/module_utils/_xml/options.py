@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The fields of a document as options."""
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import shown
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Presence, Table, option_of
-
-__all__ = ["as_options", "takes", "way_to"]
 
 
 @functools.cache  # a hundred guests in one call have the same fields

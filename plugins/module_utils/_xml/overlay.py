@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Option `xml`, the escape hatch: merges a piece of libvirt's XML into a definition."""
 
 from __future__ import annotations
@@ -16,21 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import OURS
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, copied, parse
-
-__all__ = [
-    "IDENTITIES",
-    "KEYS",
-    "Children",
-    "Shape",
-    "checked",
-    "has_secret",
-    "holds",
-    "identity",
-    "merge",
-    "secrets",
-    "signature_of",
-    "told_apart_first",
-]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """The part of a definition that options do not express, as a piece of XML that `overlay.merge` takes."""
 
 from __future__ import annotations
@@ -19,9 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     told_apart_first,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, copied, make
-
-__all__ = ["path_of", "remainder", "stripped"]
-
 
 # Where libvirt puts the sockets of channels, each at the end of a path as the channel is called. Others are the user's.
 _SOCKETS = ("/var/lib/libvirt/qemu/channel/", "/run/libvirt/qemu/channel/")

@@ -1,7 +1,5 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Parse and print libvirt's XML; nothing from outside is ever resolved or pasted."""
 
 from __future__ import annotations
@@ -13,15 +11,10 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import PREFIXES
 
-__all__ = ["alias_name"]
-
-
 try:
     from lxml import etree
 except ImportError:  # the front says how to install it
     etree = None  # type: ignore[assignment]
-
-__all__ = ["Element", "canonical", "child", "copied", "make", "parse", "resolve", "text"]
 
 Element = t.Any  # lxml's element; typed loosely because lxml ships no types to hosts
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The records of the authorities: what they signed and revoked, and whom hosts were seen to trust.
 
@@ -20,8 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Re
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
-
-__all__ = ["Issued", "Records", "Revoke", "TakeOver"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One certificate authority: creates or opens it, and signs certificates and lists of revoked certificates."""
 
@@ -27,8 +26,6 @@ try:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError:
     x509 = None  # type: ignore[assignment]
-
-__all__ = ["LIFE", "OLDEST", "CertificateAuthority", "Revoked", "encrypted", "make", "subtrees"]
 
 OLDEST = "38.0.4"  # cryptography, as in requirements.txt
 LIFE = datetime.timedelta(days=3650)

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The CAs of an authority, from the directory or from options."""
 
@@ -15,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each, fingerprint
 from ansible_collections.corral.virt.plugins.module_utils._tls.plan_authority import Generation
 from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca
-
-__all__ = ["ANEW", "Pair", "Pairs", "given"]
 
 ANEW = "move the directory away to start over (replace_authority: true then issues new certificates to every host)"
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How a host gets its certificates: the controller's half of the exchange, independent of its transport."""
 
@@ -40,8 +39,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._authority.host_trust 
     unread,
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.signed_certificates import Clock
-
-__all__ = ["CONTROLLER_NAME", "Certifier"]
 
 Variables = dict[str, t.Any]
 

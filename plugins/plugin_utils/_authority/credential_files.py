@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The controller's certificate in files of any names, as a job gets them, for libvirt's `pkipath`.
 
@@ -16,8 +15,6 @@ import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_credentials
-
-__all__ = ["OPTIONS", "CredentialFiles", "check"]
 
 # Options, and libvirt's names for what they hold.
 OPTIONS = {"ca_file": "cacert.pem", "cert_file": "clientcert.pem", "key_file": "clientkey.pem"}

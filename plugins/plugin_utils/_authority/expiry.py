@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Certificates that should have been renewed by now, from the controller's records; no host is contacted."""
 
@@ -8,8 +7,6 @@ from __future__ import annotations
 import datetime
 import json
 from pathlib import Path
-
-__all__ = ["warnings"]
 
 _REMEDY = "run corral.virt.rotate_certificates, or site, when they can be reached"
 _FORGOTTEN = datetime.timedelta(days=90)  # nobody wants them any more

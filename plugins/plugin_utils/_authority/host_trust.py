@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lists of revoked certificates, CAs and certificates on the hosts of a CA directory, read before any is written to.
 
@@ -23,8 +22,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._authority.authority_r
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.other_hosts import Noted, OtherHosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
-
-__all__ = ["HeldLists", "Survey", "forgotten", "strange", "unread"]
 
 _DEFAULTS = ("virt", "virt_tls")
 _FILES = [place.path for one in IDENTITIES.values() for place in one.places if place.kind != "key"]

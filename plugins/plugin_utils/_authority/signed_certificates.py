@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The certificates that the authorities have signed, from the directory's records."""
 
@@ -22,8 +21,6 @@ try:
     from cryptography.x509.oid import NameOID
 except ImportError:
     NameOID = None  # type: ignore[assignment,misc]
-
-__all__ = ["Clock", "SignedCertificates"]
 
 Clock = t.Callable[[], datetime.datetime]
 

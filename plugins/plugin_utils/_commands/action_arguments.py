@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check and convert the arguments of a playbook against the action catalogue. Pure."""
 
@@ -19,8 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, selection
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction
-
-__all__ = ["ArgumentProblem", "BadArguments", "asked", "converted", "unknown_hosts", "withheld"]
 
 # Variables of Ansible, of what starts it, and of this collection's inventory.
 _PASSING = ("ansible_", "awx_", "tower_", "semaphore_", "virt_", "corral_")

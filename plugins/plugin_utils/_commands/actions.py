@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The action catalogue: what each playbook does and which arguments it takes. Pure."""
 
@@ -12,21 +11,6 @@ import os
 import typing as t
 
 from ansible.module_utils.common.yaml import yaml_load
-
-__all__ = [
-    "FILE",
-    "Argument",
-    "ListEntry",
-    "PlaybookAction",
-    "action",
-    "domain_arguments",
-    "elsewhere",
-    "names",
-    "not_offered",
-    "offered",
-    "options",
-    "role_variables",
-]
 
 _HERE = os.path.dirname(__file__)
 FILE = os.path.join(_HERE, "actions.yml")

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which host of a play may work on a guest: the one that has it, or the only one that would create it. Pure."""
 
@@ -9,8 +8,6 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
-
-__all__ = ["ASKED_STATES", "MAKING_STATES", "Asked", "HolderVerdict", "verdict"]
 
 # of `virt_domain`, that make a guest which is not there
 MAKING_STATES = ("present", "running", "shutdown", "paused", "destroyed")

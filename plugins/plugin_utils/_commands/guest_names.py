@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which hosts of a play have guests of a name, queried once for a task.
 
@@ -19,8 +18,6 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.guest_hosts import MAKING_STATES, Asked
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.other_hosts import Noted, OtherHosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["Names"]
 
 _MODULE = "corral.virt.virt_state_info"
 _ARGUMENTS = ("name", "domains", "state", "uri")

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guests from the answers of their hypervisors. Pure."""
 
@@ -13,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
-
-__all__ = ["SHOWN", "HostedGuest", "Hosts", "answers", "copies"]
 
 _CLOCK_END_S = 2**40
 SHOWN = 20  # names in a message

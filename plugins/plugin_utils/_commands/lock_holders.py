@@ -1,15 +1,11 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Who has the disks of guests that a lock keeps from starting: virtlockd's lease, or QEMU's lock on the file. Pure."""
 
 from __future__ import annotations
 
 import re
 import typing as t
-
-__all__ = ["holders"]
 
 Told = t.Mapping[str, t.Any]
 

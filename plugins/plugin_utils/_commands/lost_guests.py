@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guests that only a dead hypervisor had, and their newest backups. Pure."""
 
@@ -10,8 +9,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
-
-__all__ = ["Lost", "lost", "problems"]
 
 Result = t.Mapping[str, t.Any]
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each option of an action can reach, at any depth: the table `reach.yml`, and the options of a request. Pure.
 
@@ -17,29 +16,6 @@ from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction, Spec
-
-__all__ = [
-    "FILE",
-    "GivenOption",
-    "Reach",
-    "above",
-    "bare_unit",
-    "canonical",
-    "entries",
-    "harmless",
-    "is_harmless",
-    "is_own",
-    "kinds",
-    "lists",
-    "parts",
-    "place_of",
-    "places",
-    "places_of",
-    "reaches_host",
-    "read",
-    "table",
-    "unsaid",
-]
 
 FILE = os.path.join(os.path.dirname(__file__), "reach.yml")
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts that a task's action queries beside its own: the task as it is there, and notes that processes share."""
 
@@ -17,9 +16,6 @@ from ansible.parsing.mod_args import ModuleArgsParser
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import remote_modules
-
-__all__ = ["Noted", "OtherHosts", "RunVariables", "play_of"]
-
 
 Variables = dict[str, t.Any]
 

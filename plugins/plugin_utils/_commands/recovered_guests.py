@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a hypervisor counts as dead, and which of its guests others can run. Pure."""
 
@@ -12,8 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import lost_guests
-
-__all__ = ["RECOVERING", "Kept", "Recovery", "recovered"]
 
 Result = t.Mapping[str, t.Any]
 _KEEPING = "set hypervisor_keeps_definitions: true, and run the role corral.virt.hypervisor"

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a read-only module on other hosts of the play, as Ansible itself would for a task there; many at once.
 
@@ -23,8 +22,6 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import become_loader, connection_loader
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
-
-__all__ = ["Elsewhere", "in_processes"]
 
 _GIVEN_UP_S = 60
 _READ_BYTES = 65536

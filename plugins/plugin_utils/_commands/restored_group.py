@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the guests of a group are restored, from which backup, and what must not be so. Pure."""
 
@@ -7,8 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
-
-__all__ = ["RestoredGuest", "restored"]
 
 Result = t.Mapping[str, t.Any]
 

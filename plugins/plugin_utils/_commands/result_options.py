@@ -1,13 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Options of an action that takes the results of many hosts."""
 
 from __future__ import annotations
 
 import typing as t
-
-__all__ = ["taken"]
 
 
 def taken(action: t.Any, spec: t.Mapping[str, t.Any], large: str) -> dict[str, t.Any]:

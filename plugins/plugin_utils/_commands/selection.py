@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which guests an action affects, and on which hosts they are. Pure."""
 
@@ -18,18 +17,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guest
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable, templated
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
-
-__all__ = [
-    "check_expected",
-    "check_name",
-    "escaped",
-    "found",
-    "is_pattern",
-    "literal",
-    "missing",
-    "namesakes",
-    "unknown",
-]
 
 _CLOCKS_APART_S = 300
 _ESCAPE = re.compile(r"\[([*?\[])\]")

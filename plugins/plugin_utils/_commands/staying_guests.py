@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guests that stay on a host that they should leave, and unfinished migrations. Pure."""
 
@@ -8,8 +7,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import ACTIVE
-
-__all__ = ["running", "staying"]
 
 Guest = t.Mapping[str, t.Any]
 

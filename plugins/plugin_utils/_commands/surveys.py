@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Job templates of an action, and their questions: arguments as a survey of AWX. Pure.
 
@@ -14,8 +13,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, option_reach
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction, Spec
-
-__all__ = ["JobTemplate", "Question", "job_templates", "offering", "survey"]
 
 Question = dict[str, t.Any]
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Functions of ansible-core 2.19.
 
@@ -14,6 +13,7 @@ import sys
 from ansible.release import __version__
 
 __all__ = ["is_trusted_as_template", "trust_as_template"]
+
 
 try:
     from ansible.template import is_trusted_as_template, trust_as_template

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packed modules, kept between runs: packing is the controller's longest work in a short task.
 
@@ -24,8 +23,6 @@ from ansible.release import __version__
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, private
-
-__all__ = ["kept"]
 
 _NAMESPACE = "corral.virt."
 _COLLECTION = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check a guest's seed against cloud-init's own schema, before the guest boots. Pure.
 
@@ -19,8 +18,6 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._seed.plan_seed import is_cloud_config
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import either, enumerated
-
-__all__ = ["FILE", "UNCHECKED", "VERSION", "check"]
 
 VERSION = "26.2"  # of cloud-init, whose schema FILE is
 FILE = os.path.join(os.path.dirname(__file__), "schema-cloud-config-v1.json")

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a host would refuse of a guest's options, found on the controller. Pure.
 
@@ -23,8 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_optio
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import overlay
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import cloud_config, preparation
-
-__all__ = ["problems"]
 
 _VALIDATOR = ArgumentSpecValidator(GUEST_OPTIONS)
 

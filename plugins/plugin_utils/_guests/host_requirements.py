@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A guest's requirements of its host, from its options. Pure."""
 
@@ -18,8 +17,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hos
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import is_trusted_windows
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
-
-__all__ = ["OWN", "RECENT_VALUES", "given_twice", "of"]
 
 OWN = ("host", "apart", "together", "prefer", "host_groups", "requires")  # of a guest, for its placement alone
 PROGRAMS = ("kernel", "libvirt", "qemu")  # whose versions a guest may require

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Existing guests as files of variables, from a host's answer. Pure.
 
@@ -22,8 +21,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables
     word,
     written,
 )
-
-__all__ = ["Guest", "differences", "files", "guest", "notes", "twins"]
 
 Guest = dict[str, t.Any]
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a guest that no hypervisor has lacks to be created. Pure."""
 
@@ -10,8 +9,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import guest_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._placement.reported_hosts import Info
-
-__all__ = ["having", "why"]
 
 _EXAMPLES = {"vcpus": "2", "memory": "2GiB"}
 

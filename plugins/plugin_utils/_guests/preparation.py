@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is done on the controller before guests are sent to a host. Pure."""
 
@@ -14,19 +13,6 @@ import yaml
 from ansible_collections.corral.virt.plugins.module_utils._core.yaml_text import unkept, yaml_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OFFLINE
 from ansible_collections.corral.virt.plugins.module_utils._seed.plan_seed import DOCUMENTS, is_cloud_config, sent
-
-__all__ = [
-    "PROFILES",
-    "Told",
-    "add_move",
-    "add_snapshots",
-    "merged",
-    "prepared",
-    "snapshot_name",
-    "snapshot_problems",
-    "with_profiles",
-]
-
 
 Told = dict[int, dict[str, t.Any]]  # results of guests that the host does not work on, by their place in the list
 

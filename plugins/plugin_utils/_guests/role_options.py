@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Options that the role guests adds to a guest: a seed, tags, and waiting for its address. Pure."""
 
@@ -15,8 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import model_g
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import host_requirements
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
-
-__all__ = ["RoleSettings", "seeded"]
 
 Options = t.Mapping[str, t.Any]
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files of variables on the controller: all are written, or none; existing content is replaced only on request."""
 
@@ -13,8 +12,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER
-
-__all__ = ["write"]
 
 
 def write(wanted: t.Mapping[str, str], *, replace: bool, gate: Gate) -> list[dict[str, str]]:

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Variables as YAML for Ansible: foreign text is never a template, and a secret is a variable of the vault. Pure."""
 
@@ -12,8 +11,6 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import templated
-
-__all__ = ["Placeholder", "placeholders", "untagged", "word", "written"]
 
 
 class Placeholder(str):

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The catalogue of cloud images and ISOs: address, verification and login user of each. Ours, and a site's."""
 
@@ -18,8 +17,6 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-
-__all__ = ["FILE", "VARIABLES", "Catalogue", "entries", "names", "resolve"]
 
 FILE = os.path.join(os.path.dirname(__file__), "catalogue.yml")
 VARIABLES = ("virt_images_catalogue", "virt_images_mirror")  # of the site

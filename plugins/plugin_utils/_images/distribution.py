@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Spread one image over many hosts without one download from its source for each.
 
@@ -16,8 +15,6 @@ import hashlib
 import time
 import typing as t
 from pathlib import Path
-
-__all__ = ["FanOut"]
 
 _PAUSE_S = 0.1
 

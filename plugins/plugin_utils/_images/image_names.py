@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Images by their names in the catalogue: their files in a pool, and options that follow for a guest. Pure."""
 
@@ -11,8 +10,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
-
-__all__ = ["chosen", "described", "listed", "named", "needed", "problems", "with_files"]
 
 _DISK = "8GiB"  # the size that a disk has where nobody says any
 _SOURCES = ("url", "src", "origin", "catalogue")

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the inventory shows guests that a playbook has created or started, and whether they are reachable. Pure."""
 
@@ -9,9 +8,6 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
-
-__all__ = ["created", "missing", "new_names", "reached"]
-
 
 # Which guests are gone, and which have new names, after hosts did what they were told. Pure.
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which hypervisors may be treated as dead. Pure.
 
@@ -15,8 +14,6 @@ import typing as t
 import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
-
-__all__ = ["alive", "named", "unconfirmed", "unknown"]
 
 # What ssh says where nothing answers. UNKNOWN is a machine that a jump host cannot reach. All else may come from a
 # machine that runs.

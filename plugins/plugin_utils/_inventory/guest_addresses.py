@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The address of each guest, where several may claim the same one. Pure."""
 
@@ -19,9 +18,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory.inventory_g
     ip,
     is_active,
 )
-
-__all__ = ["AGENT_CONNECTION", "agent", "control_path", "jump", "reached_at"]
-
 
 # Ways to a guest that need no address of its own on the controller's network: its hypervisor, or its agent. Pure.
 

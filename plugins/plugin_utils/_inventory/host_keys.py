@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which SSH host keys of guests, as hypervisors report them, are trusted. Pure."""
 
@@ -11,8 +10,6 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["is_key", "trusted"]
 
 _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) ([A-Za-z0-9+/]+={0,2})", re.ASCII)
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Query many hypervisors for their guests at once. One that is dead, or hangs, delays no other.
 
@@ -41,8 +40,6 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory.inventory_guests import endpoint
-
-__all__ = ["Reply", "ask", "check_libraries", "facts", "guests", "reason", "silent"]
 
 Answer = t.TypeVar("Answer")
 Heard = t.Callable[[], None]  # called with every reply of a hypervisor: it is alive

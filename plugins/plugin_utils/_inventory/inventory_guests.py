@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guests as hosts of an inventory: choice among namesakes, names, groups, variables and connections. Pure."""
 
@@ -19,36 +18,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.defaults import 
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory.host_keys import is_key
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = [
-    "ADDRESSES",
-    "GROUP",
-    "PREFIX",
-    "STALE_GROUP",
-    "STATE_GROUPS",
-    "Facts",
-    "Guests",
-    "chosen",
-    "contradictions",
-    "destination",
-    "endpoint",
-    "groups",
-    "host_keys",
-    "host_name",
-    "in_uri",
-    "ip",
-    "is_active",
-    "is_destination",
-    "login_group",
-    "lost",
-    "own_name",
-    "ssh_args",
-    "ssh_args_of_key",
-    "strangers",
-    "unattended",
-    "unknown",
-    "variables",
-]
 
 GROUP = "guests"
 PREFIX = "virt_"

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts of inventory sources that Ansible reads after ours: no guest may have their names."""
 
@@ -15,8 +14,6 @@ from ansible.inventory.manager import IGNORED, InventoryManager
 from ansible.utils.path import unfrackpath
 
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory.inventory_guests import GROUP, destination
-
-__all__ = ["hosts_read_later"]
 
 _NO_HOSTS = ("constructed", "ansible.builtin.constructed", "corral.virt.virt", "virt")  # ours looks for itself
 

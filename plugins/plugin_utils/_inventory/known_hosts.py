@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lines of a `known_hosts` file (sshd(8)) that name a guest; all others are kept. Pure."""
 
@@ -11,8 +10,6 @@ import dataclasses
 import hashlib
 import hmac
 import typing as t
-
-__all__ = ["KeyedNames", "edited"]
 
 _HASHED = "|1|"  # and then salt|HMAC-SHA1 of the name
 _NO_ENTRY = ("#", "@")  # a comment; @cert-authority and @revoked, which are the user's own

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A cluster from a text: JSON of the playbook query, or the same by hand, as hosts for placement. Pure."""
 
@@ -14,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.defaults import 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import ACTIVE
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["groups", "infos", "parsed"]
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STATES = ("running", "paused", "shutdown", "crashed", "unknown")

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hosts and guests for placement and balance, from the reports of `virt_host_info`."""
 
@@ -21,8 +20,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_ta
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_thin_pool
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool
-
-__all__ = ["OPTIONS", "Counting", "guest", "host", "policy", "unsettled", "usable"]
 
 Info = t.Mapping[str, t.Any]
 

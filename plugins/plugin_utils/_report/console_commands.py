@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a module that reads guests, and add commands that open their consoles from here."""
 
@@ -14,8 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTE
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import ACTIVE
 from ansible_collections.corral.virt.plugins.plugin_utils._report import consoles
 from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
-
-__all__ = ["WithConsoles"]
 
 
 class WithConsoles(UntrustedAction, normal.ActionModule):

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Commands that open a guest's consoles from the user's machine. Pure."""
 
@@ -9,8 +8,6 @@ import dataclasses
 import shlex
 import typing as t
 import urllib.parse
-
-__all__ = ["Way", "beyond", "display", "serial"]
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where what listens on all addresses is reached on its host
 _VIEWERS = {

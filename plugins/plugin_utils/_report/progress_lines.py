@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a long-running module, and show its progress on the terminal."""
 
@@ -15,8 +14,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report import termina
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
 from ansible_collections.corral.virt.plugins.plugin_utils._report.tables import amount
-
-__all__ = ["WatchedAction", "is_file_name", "shown"]
 
 _ASK = {"CORRAL_DETACHED": "1"}  # understood by `_system/detached.py`
 _LOOK_S, _AT_WORK = 2, 75  # a line every two seconds; sysexits.h: temporary failure

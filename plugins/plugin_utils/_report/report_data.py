@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reports of playbooks as data of a stable shape, which the guide of commands documents. Pure.
 
@@ -14,8 +13,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["KINDS", "VERSION", "changes", "data", "problems", "unreadable"]
 
 VERSION = 1
 

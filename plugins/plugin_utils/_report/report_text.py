@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reports of playbooks such as `query`, `list` and `host_info` as text. Pure."""
 
@@ -11,8 +10,6 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["KINDS", "moved", "text", "unreadable"]
 
 _ODD = (KeyError, TypeError, ValueError, AttributeError)
 _OF_SOME = ("steps", "console", "migrations", "disk_moves")  # kinds that show no host without lines

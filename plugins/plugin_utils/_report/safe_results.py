@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Results of untrusted hosts, with terminal control characters made visible before they are printed."""
 
@@ -18,8 +17,6 @@ from ansible.utils.display import Display
 from ansible_collections.corral.virt.plugins.plugin_utils._authority import expiry
 from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files, packed_modules
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["UntrustedAction"]
 
 
 class UntrustedAction(ActionBase):

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reports as tables for people: bars for the use of hosts, a line for each guest. Pure."""
 
@@ -10,8 +9,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZE_UNITS
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["Paint", "amount", "backup_ages", "columns", "count_and_age", "failovers", "is_old", "size", "text"]
 
 _BAR = 20
 _LEVELS = ((90, "red"), (70, "yellow"), (0, "green"))  # from so many percent on

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Output of this collection's actions and callbacks: lines for people never mix with output for programs."""
 
@@ -16,8 +15,6 @@ from ansible.utils.color import stringc
 from ansible.utils.display import Display
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-__all__ = ["ONLY_REPORTS", "SPEAKING", "is_report", "message", "only_reports", "paint", "say"]
 
 ONLY_REPORTS = "corral.virt.report"  # the callback that has standard output for reports alone
 SPEAKING = frozenset(

@@ -1,14 +1,10 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This file is private to the collection and may change at any time.
 """Lists of words in a sentence."""
 
 from __future__ import annotations
 
 import typing as t
-
-__all__ = ["either", "enumerated"]
 
 
 def enumerated(words: t.Sequence[str]) -> str:

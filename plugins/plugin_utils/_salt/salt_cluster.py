@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """States that make hosts members of a cluster, as variables of the role cluster; what it does itself, and what has no
 counterpart, is reported line by line. Pure.
@@ -12,8 +11,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import Placeholder, word
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import Call
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart
-
-__all__ = ["converted", "lines"]
 
 Variables = dict[str, t.Any]
 ByHost = dict[str, Variables]

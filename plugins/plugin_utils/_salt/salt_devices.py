@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Devices of a guest as Salt describes them - disks, interfaces, displays - as arguments of `virt_domain`. Pure."""
 
@@ -14,20 +13,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import wi
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_host_devices import pci_address
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import Placeholder, word
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
-
-__all__ = [
-    "PLUGS",
-    "Cloud",
-    "disk",
-    "from_image",
-    "graphics",
-    "hostdevs",
-    "interface",
-    "names_of",
-    "pool",
-    "pool_of",
-    "serials",
-]
 
 Device = dict[str, t.Any]
 PLUGS = ("type", "bridge", "network", "device", "address")  # what an interface is plugged into

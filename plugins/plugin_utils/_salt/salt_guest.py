@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Guests of Salt (`virt.running`, `virt.defined`, `virt.init`, `salt:control`) as arguments of `virt_domain`. Pure."""
 
@@ -10,8 +9,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
-
-__all__ = ["guest"]
 
 Guest = dict[str, t.Any]
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Networks, pools, profiles and settings of hypervisors in Salt's files, as variables. Pure."""
 
@@ -15,21 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTE
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
-
-__all__ = [
-    "OF_KERNEL",
-    "Bridge",
-    "Variables",
-    "bridge",
-    "daemons",
-    "keys",
-    "network",
-    "other_pool",
-    "pool",
-    "profiles",
-    "settings",
-    "written_bridges",
-]
 
 Variables = dict[str, t.Any]
 

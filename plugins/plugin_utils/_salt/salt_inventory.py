@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Salt Virt's states, pillars and minion configuration as an inventory. Pure."""
 
@@ -38,8 +37,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping 
     merged,
     overlaid,
 )
-
-__all__ = ["REPORT", "Converted", "SaltSource", "convert"]
 
 REPORT = "from_salt.txt"  # no inventory plugin reads a file with this ending
 

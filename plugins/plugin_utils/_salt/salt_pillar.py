@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Variables from a pillar: settings of Salt Virt, and those of well-known formulas. Pure."""
 
@@ -27,8 +26,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping 
     overlaid,
     present,
 )
-
-__all__ = ["Pillar", "beside", "is_read", "read", "under"]
 
 Variables = dict[str, t.Any]
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A Salt master's trees of states and pillars, read as data, with the minions that each file is for."""
 
@@ -16,8 +15,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_inventory i
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import after
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import EVERYWHERE, Hosts, Top, sls_name
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltNote, is_about
-
-__all__ = ["Trees"]
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The states of Salt's files, in Salt's order: the functions that they call, and notes on those without a counterpart.
 
@@ -18,8 +17,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping 
     is_about,
     merged,
 )
-
-__all__ = ["Call", "States", "after", "elsewhere", "instances", "requisites"]
 
 _ORDER = "the roles and playbooks run in their own order"
 _CONDITION = "states have no conditions here; use `when` in a playbook"

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which minions Salt's top file assigns a file to. Pure."""
 
@@ -9,8 +8,6 @@ import fnmatch
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltNote, merged
-
-__all__ = ["EVERYWHERE", "Hosts", "Top", "sls_name"]
 
 Hosts = tuple[str, ...] | None
 EVERYWHERE: Hosts = None  # all hypervisors

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of a Salt tree, and nothing outside of it."""
 
@@ -12,8 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_yaml import LARGEST_BYTES
-
-__all__ = ["Unread", "content", "files"]
 
 _MOST_FILES = 5000
 Unread = tuple[str, str]  # a path, and why it is not read

@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A Salt file's text as plain data, or why it cannot be read. Nothing in it is executed. Pure.
 
@@ -17,8 +16,6 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
-
-__all__ = ["LARGEST_BYTES", "RENDER", "NotRendered", "load"]
 
 LARGEST_BYTES = 2 * 1024 * 1024
 _MOST_VALUES = 200_000  # with every alias counted as what it stands for

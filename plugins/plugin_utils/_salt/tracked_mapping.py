@@ -1,5 +1,4 @@
 # Copyright (c) corral.virt contributors
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A mapping of a Salt file from which keys are taken one by one; what remains is reported, and never lost. Pure."""
 
@@ -10,8 +9,6 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import size_text
-
-__all__ = ["Placed", "SaltNote", "SaltPart", "is_about", "merged", "overlaid", "present"]
 
 _ABOUT = re.compile(
     r"\b(libvirt|qemu|kvm|virsh|virt\b|virt_|virt(logd|lockd|qemud)|ovmf|vfio|iommu|ksm|guestfs|xen|esxi?)|"
