@@ -13,11 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._placement import (
-    model_placement,
-    plan_balance,
-    plan_imbalance,
-)
+from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement, plan_balance
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
 from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables, terminal
@@ -32,7 +28,7 @@ OPTIONS: dict[str, t.Any] = {
         "type": "list",
         "elements": "str",
         "choices": ["memory", "vcpus", "cpu_use", "guests"],
-        "default": list(plan_imbalance.BY),
+        "default": list(plan_balance.BY),
     },
 }
 
@@ -80,7 +76,7 @@ def _check_by(by: t.Sequence[str], infos: t.Mapping[str, reported_hosts.Info]) -
 
 def _planned(
     hosts: t.Sequence[model_placement.Host],
-    residents: t.Sequence[plan_imbalance.Resident],
+    residents: t.Sequence[plan_balance.Resident],
     policy: model_placement.Policy,
     options: t.Mapping[str, t.Any],
 ) -> dict[str, t.Any]:
@@ -89,8 +85,8 @@ def _planned(
     moves = plan_balance.plan(hosts, residents, policy=policy, by=by, **chosen)
     homes = {move.guest: move.dest for move in moves}
     then = [dataclasses.replace(one, host=homes.get(one.guest.name, one.host)) for one in residents]
-    before = plan_imbalance.imbalance(hosts, policy, by=by, residents=residents)
-    after = plan_imbalance.imbalance(plan_balance.moved(hosts, residents, moves), policy, by=by, residents=then)
+    before = plan_balance.imbalance(hosts, policy, by=by, residents=residents)
+    after = plan_balance.imbalance(plan_balance.moved(hosts, residents, moves), policy, by=by, residents=then)
     broken = [
         printable(f"{' and '.join(names)} are both on {host}, and guests of group {word} stay apart")
         for (host, word), names in plan_balance.broken(residents).items()
@@ -116,11 +112,11 @@ def _described(move: plan_balance.SuggestedMove) -> dict[str, t.Any]:
 
 def _residents(
     infos: t.Mapping[str, reported_hosts.Info], counting: reported_hosts.Counting
-) -> list[plan_imbalance.Resident]:
+) -> list[plan_balance.Resident]:
     """Running guests, except those that are migrating."""
     moving = {found["uuid"] for info in infos.values() for found in info["guests"] if found.get("moving")}
     return [
-        plan_imbalance.Resident(
+        plan_balance.Resident(
             reported_hosts.guest(found, counting, host_name=name), name, found["disk_mib"], found.get("cpu_use") or 0.0
         )
         for name, info in infos.items()

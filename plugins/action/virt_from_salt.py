@@ -17,7 +17,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import variable_files
-from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import untagged
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import untagged
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_inventory, salt_sources

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps 
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files
-from ansible_collections.corral.virt.plugins.plugin_utils._inventory import host_keys, known_hosts
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import known_hosts
 
 OPTIONS: dict[str, t.Any] = {
     "path": {"type": "path", "required": True},
@@ -115,7 +115,7 @@ def _check(options: t.Mapping[str, t.Any]) -> None:
     problems += [
         f"keys: the key of {name} is not a public SSH key"
         for name, key in options["keys"].items()
-        if not host_keys.is_key(key)
+        if not known_hosts.is_key(key)
     ]
     if problems:
         raise BadInput(problems)

@@ -49,7 +49,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import staying_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests
 
 
 class FilterModule:
@@ -62,4 +62,4 @@ class FilterModule:
 
 def running_guests(host: str, result: t.Mapping[str, t.Any], act: str) -> dict[str, list[str]]:
     """Lines about running guests, and about migrations, that prevent `act`."""
-    return staying_guests.running(host, result, act)
+    return hosted_guests.running(host, result, act)

@@ -62,7 +62,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import staying_guests as _staying
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests as _staying
 
 
 class FilterModule:

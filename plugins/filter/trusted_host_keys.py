@@ -49,7 +49,7 @@ import typing as t
 
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.plugin_utils._inventory import host_keys
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import known_hosts
 
 
 class FilterModule:
@@ -62,7 +62,7 @@ class FilterModule:
 
 def trusted_host_keys(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
     """Trusted keys; warns about each other one."""
-    keys, refused = host_keys.trusted(placements, results)
+    keys, refused = known_hosts.trusted(placements, results)
     for warning in refused:
         Display().warning(warning)
     return keys

@@ -14,7 +14,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from ansible_collections.corral.virt.plugins.module_utils._placement import plan_balance, plan_imbalance
+from ansible_collections.corral.virt.plugins.module_utils._placement import plan_balance
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Host
 from ansible_collections.corral.virt.tests.bench import peers
 from ansible_collections.corral.virt.tests.bench.place import BUILD, Failed, run, say
@@ -36,7 +36,7 @@ GiB of memory that are moved for each point by which the imbalance falls: ours i
   host, as it takes all guests to be equally busy, so it is compared with ours where that counts for both.
 """
 
-BY = {"balance": plan_imbalance.BY, "balance by guests": (*plan_imbalance.BY, "guests")}
+BY = {"balance": plan_balance.BY, "balance by guests": (*plan_balance.BY, "guests")}
 POLICY = "128,1,1,1,1,1|128,1,1,1,1,1;1048576,64,1048576,16,8,12|sharedfile|4.0|32.0"
 
 
@@ -45,7 +45,7 @@ class Cluster:
     """Hosts and where their guests are."""
 
     hosts: t.Sequence[Host]
-    residents: t.Sequence[plan_imbalance.Resident]
+    residents: t.Sequence[plan_balance.Resident]
 
     def moved(self, homes: t.Mapping[str, str]) -> Cluster:
         """The same with guests on other hosts."""
@@ -54,7 +54,7 @@ class Cluster:
 
     def imbalance(self) -> float:
         """Ours, in percentage points."""
-        return plan_imbalance.imbalance(self.hosts)
+        return plan_balance.imbalance(self.hosts)
 
     def moved_gib(self, homes: t.Mapping[str, str]) -> float:
         """Memory of guests whose host is another one then."""
@@ -97,17 +97,17 @@ def made(count: int, each: int, *, seed: int) -> Cluster:
     chance = random.Random(seed)
     names = [f"node-{number:03d}" for number in range(count)]
     weights = [chance.choice((1, 1, 2, 3)) for _name in names]
-    residents, free = list[plan_imbalance.Resident](), dict.fromkeys(names, MEMORY_MIB)
+    residents, free = list[plan_balance.Resident](), dict.fromkeys(names, MEMORY_MIB)
     for number in range(count * each):
         vcpus, memory_mib = chance.choice(KINDS)
         fitting = [(name, weight) for name, weight in zip(names, weights, strict=True) if free[name] > 2 * memory_mib]
         [home] = chance.choices([name for name, _weight in fitting], [weight for _name, weight in fitting])
         free[home] -= memory_mib
-        residents.append(plan_imbalance.Resident(Guest(f"guest-{number}", vcpus, memory_mib), home))
+        residents.append(plan_balance.Resident(Guest(f"guest-{number}", vcpus, memory_mib), home))
     return Cluster(_used([Host(name, CPUS, MEMORY_MIB) for name in names], residents), residents)
 
 
-def _used(hosts: t.Sequence[Host], residents: t.Sequence[plan_imbalance.Resident]) -> list[Host]:
+def _used(hosts: t.Sequence[Host], residents: t.Sequence[plan_balance.Resident]) -> list[Host]:
     memory, vcpus = dict.fromkeys((host.name for host in hosts), 0), dict.fromkeys((host.name for host in hosts), 0)
     for one in residents:
         memory[one.host] += one.guest.memory_mib

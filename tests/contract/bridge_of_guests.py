@@ -16,7 +16,7 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
-from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_search import notes
+from ansible_collections.corral.virt.plugins.module_utils._address.plan_address import notes
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened

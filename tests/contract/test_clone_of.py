@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guest,
     run_guest_options,
 )
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._seed import files_seed, run_seeds
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_KEY, options
@@ -93,7 +93,7 @@ def test_the_seed_is_for_the_interfaces_that_the_copy_has(
     monkeypatch.setattr(run_seeds, "do", lambda _connection, step: written.append(step))
     monkeypatch.setattr(libvirt_domain, "do", lambda *_arguments: None)
     monkeypatch.setattr(libvirt_domain, "create_volume", lambda *_arguments: None)
-    monkeypatch.setattr(metadata, "claimed", lambda *_arguments, **_record: contextlib.nullcontext())
+    monkeypatch.setattr(definition, "claimed", lambda *_arguments, **_record: contextlib.nullcontext())
     nics = [{"name": "eth0", "mac": "52:54:00:aa:bb:cc"}, {"name": "eth1", "network": "lan"}]
     run(connection, {**COPY, "interfaces": nics})
     [step] = written

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import HOST_URI
@@ -255,7 +255,7 @@ def test_a_guest_on_its_way_is_not_touched(connection: t.Any) -> None:
     run_guest.converge(connection, run_guest_options.wanted(GUEST), Gate(check_mode=False))
     domain = connection.lookupByName("box1")
     xml = domain.XMLDesc()
-    metadata.set_record(
+    definition.set_record(
         domain, fields_record.update(xml, {"moving": "hyper2"}), fields_record.update(xml, {"moving": "hyper2"})
     )
     domain.suspend()

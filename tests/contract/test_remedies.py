@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._image import files_image, run_image
-from ansible_collections.corral.virt.plugins.module_utils._image.files_part import Part
+from ansible_collections.corral.virt.plugins.module_utils._image.files_fetch import Part
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk

@@ -12,8 +12,8 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
-    files_snapshot_note,
-    libvirt_snapshot_metadata,
+    files_migration,
+    libvirt_migrate,
     plan_snapshots,
     run_snapshots,
 )
@@ -45,7 +45,7 @@ def hosts() -> Iterator[tuple[t.Any, t.Any]]:
 @pytest.fixture(autouse=True)
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where notes are."""
-    monkeypatch.setattr(files_snapshot_note, "FOLDER", str(tmp_path / "notes"))
+    monkeypatch.setattr(files_migration, "FOLDER", str(tmp_path / "notes"))
     return tmp_path / "notes"
 
 
@@ -126,6 +126,6 @@ def test_a_damaged_note_is_told(hosts: tuple[t.Any, t.Any], notes: Path, text: s
 
 
 def test_other_guests_have_none(hosts: tuple[t.Any, t.Any]) -> None:
-    assert libvirt_snapshot_metadata.saved(hosts[1].lookupByName("web1")) == ()
+    assert libvirt_migrate.saved_snapshots(hosts[1].lookupByName("web1")) == ()
     run_snapshots.put_back(hosts[1], UUID)
     assert run_snapshots.known(hosts[1], UUID, moving=True) == ()

@@ -46,9 +46,9 @@ WITH_THEIR_DOER = {
 SEVERAL = {
     "_host.plan_host_steps.WriteFile": (4, "a firewall's file is checked by its program, a daemon's has a mode"),
     "_noun.plan_noun.Start": (2, "a pool's directory may be missing"),
-    "_tls.plan_tls_steps.Request": (2, "a host sends its request away; the controller signs its own at once"),
-    "_tls.plan_tls_steps.SetMode": (2, "the files of a host, and those of the controller"),
-    "_tls.plan_tls_steps.SetTrust": (2, "the files of a host, and those of the controller"),
+    "_tls.plan_tls.Request": (2, "a host sends its request away; the controller signs its own at once"),
+    "_tls.plan_tls.SetMode": (2, "the files of a host, and those of the controller"),
+    "_tls.plan_tls.SetTrust": (2, "the files of a host, and those of the controller"),
 }
 
 

@@ -20,8 +20,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_domain, xml_host, xml_validate
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import DisplayDefaults, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest import plan
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments

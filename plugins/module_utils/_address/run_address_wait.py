@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
-from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_search import AddressOutcome, notes
+from ansible_collections.corral.virt.plugins.module_utils._address.plan_address import AddressOutcome, notes
 from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_steps import WaitForAddress
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait

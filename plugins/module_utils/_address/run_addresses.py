@@ -13,12 +13,11 @@ from ansible_collections.corral.virt.plugins.module_utils._address import (
     files_tap,
     libvirt_ip_addresses,
     plan_address,
-    plan_address_search,
     plan_address_steps,
     plan_frame,
 )
 from ansible_collections.corral.virt.plugins.module_utils._address.libvirt_agents import Agents
-from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_search import AddressOutcome
+from ansible_collections.corral.virt.plugins.module_utils._address.plan_address import AddressOutcome
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
@@ -29,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_address 
     HostLinks,
     Sighting,
 )
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import ACTIVE
 from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours
@@ -63,7 +62,7 @@ def refresh(
             for one, uuid in found
         ],
         "steps": list(map(str, todo)),
-        "notes": plan_address_search.notes(outcomes),
+        "notes": plan_address.notes(outcomes),
     }
 
 
@@ -110,7 +109,7 @@ def do(connection: t.Any, todo: t.Mapping[plan_address_steps.RecordAddresses, st
     """Record addresses with each guest, found by its UUID; missing guests are skipped."""
     for step, uuid in todo.items():
         with contextlib.suppress(NotFound):  # it is gone since
-            metadata.set_everywhere(libvirt_query.by_uuid(connection, uuid), step.xml, "corral-seen")
+            definition.set_everywhere(libvirt_query.by_uuid(connection, uuid), step.xml, "corral-seen")
 
 
 def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, AddressOutcome]:
@@ -167,7 +166,7 @@ class _Search:
             verdict = plan_address.judge(self._heard(), self.links, settled=now_s - self.begun_s >= _SETTLED_S)
             missing = {uuid for uuid in self.searches if self._waits(uuid, verdict, now_s)}
             if not missing:
-                return plan_address_search.outcomes(
+                return plan_address.outcomes(
                     self._heard(), verdict, self._tried(), now_s=int(time.time()), named=self.named
                 )
             if self.listener and now_s - asked_s >= _ASK_S:
@@ -184,7 +183,7 @@ class _Search:
         believed = verdict.believed.get(uuid, ())
         if believed:
             self.since.setdefault(uuid, now_s)
-        return plan_address_search.is_waited_for(
+        return plan_address.is_waited_for(
             self.guests.get(uuid),
             believed,
             over=self._is_over(uuid, now_s - self.begun_s),
@@ -273,7 +272,7 @@ class _Search:
         """The sources that were queried for each searched guest."""
         found = {uuid: guest for uuid, guest in self.guests.items() if uuid in self.searches}
         return {
-            uuid: plan_address_search.tried(
+            uuid: plan_address.tried(
                 guest, self.searches[uuid], agent=uuid in self.connected, packets=self.listener is not None
             )
             for uuid, guest in found.items()

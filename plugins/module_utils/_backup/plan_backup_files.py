@@ -15,15 +15,15 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     Repository,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import ExtractFiles
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_points import (
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import (
     PointHost,
     PointSpec,
     check_whole,
     chosen,
     link_path,
+    path_problems,
     seconds,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, Unsupported, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all

@@ -9,7 +9,7 @@ import functools
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._backup import plan_points
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_repository
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     BackupPoint,
     Proof,
@@ -18,9 +18,9 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     is_proof_name,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
-from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.module_utils._core.units import age_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, due, seconds
 
 _STANDS = "it stands on"  # how the problem of a point begins that is another point's
@@ -49,7 +49,7 @@ class BackupPolicy(t.NamedTuple):
 def checked(params: t.Mapping[str, t.Any]) -> BackupPolicy:
     """How old backups and proofs may be; raises BadInput."""
     wrong = Problems(path_problems(params["repository"]))
-    readers = {"every": seconds, "proven": seconds, "at": plan_points.seconds}
+    readers = {"every": seconds, "proven": seconds, "at": plan_repository.seconds}
     every_s, proven_s, at_s = (
         wrong.read(name, functools.partial(read, params[name])) if params[name] is not None else None
         for name, read in readers.items()

@@ -23,8 +23,11 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     RestoreState,
     StartRestored,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_points import check_whole, link_path
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import (
+    check_whole,
+    link_path,
+    path_problems,
+)
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import (
     SPARE_BYTES,
     RestoreHost,

@@ -31,15 +31,15 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     StartRestored,
     SwappedDisk,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_points import (
+from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import (
     PointHost,
     PointSpec,
     check_whole,
     chosen,
     link_path,
+    path_problems,
     seconds,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import path_problems
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import (
     definition,
     pausing,
@@ -56,7 +56,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot i
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import ChainLink
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse

@@ -40,7 +40,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata, states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, states
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Note
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import files_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -105,7 +105,7 @@ def note(connection: t.Any, uuid: str, **values: t.Any) -> None:
     """Note fields of `BackupNote` with the guest; the others stay."""
     domain = libvirt_query.by_uuid(connection, uuid)
     noted = xml_backed.read(states.record(domain, BACKED), uuid)._replace(**values)
-    metadata.set_everywhere(domain, xml_backed.document(noted, uuid), "corral-backup")
+    definition.set_everywhere(domain, xml_backed.document(noted, uuid), "corral-backup")
 
 
 def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:

@@ -11,7 +11,6 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_extracted,
-    files_guestfs,
     files_repository,
     plan_backup_files,
 )
@@ -93,7 +92,7 @@ class BackupFilesHost:
 
     def has_reader(self) -> bool:
         """True if libguestfs is installed."""
-        return files_guestfs.has_reader()
+        return files_extracted.has_reader()
 
     @asked
     def destination(self, path: str) -> Destination:
@@ -103,23 +102,23 @@ class BackupFilesHost:
     @asked
     def content(self, disks: tuple[str, ...]) -> Content:
         """What these disks have."""
-        self._handle = self._stack.enter_context(files_guestfs.opened(disks))
-        return files_guestfs.content(self._handle)
+        self._handle = self._stack.enter_context(files_extracted.opened(disks))
+        return files_extracted.content(self._handle)
 
     @asked
     def unmounted(self, mounts: Mounts) -> tuple[str, ...]:
         """Why some of them cannot be mounted."""
-        return files_guestfs.mount(self._handle, mounts)
+        return files_extracted.mount(self._handle, mounts)
 
     @asked
     def inside(self, path: str) -> Inside | None:
         """What a path is in what is mounted."""
-        return files_guestfs.inside(self._handle, path)
+        return files_extracted.inside(self._handle, path)
 
     @asked
     def entries(self, path: str) -> tuple[tuple[NameInside, ...], int]:
         """The first names of a directory, and how many it has."""
-        return files_guestfs.entries(self._handle, path)
+        return files_extracted.entries(self._handle, path)
 
     def extract(self, step: ExtractFiles) -> files_extracted.Extraction:
         """Write files to a new directory."""
@@ -135,10 +134,10 @@ class BackupFilesHost:
             for path in step.paths:
                 found = self.inside(path)
                 if found and found.kind == "directory":
-                    files_guestfs.stream(self._handle, path, functools.partial(made.unpack, path))
+                    files_extracted.stream(self._handle, path, functools.partial(made.unpack, path))
                 else:
                     to = made.place(path)
-                    made.finished(to, files_guestfs.download(self._handle, path, to))
+                    made.finished(to, files_extracted.download(self._handle, path, to))
             made.finish()
         return made
 

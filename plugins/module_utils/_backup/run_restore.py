@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     libvirt_backup,
     plan_backup_steps,
     plan_instant,
-    plan_points,
+    plan_repository,
     plan_restore,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import Pin, Repository, needed
@@ -41,7 +41,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guest_steps,
     run_guests,
 )
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvirt_snapshot
@@ -182,7 +182,7 @@ class RestoreWork:
 
     def restore(self, step: plan_backup_steps.RestoreDisk) -> None:
         """Write a disk to a new file."""
-        source = plan_points.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
+        source = plan_repository.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
         if step.instant:
             files_restored.overlay(source, step.path)
             return
@@ -195,7 +195,7 @@ class RestoreWork:
 
     def state(self, step: plan_backup_steps.RestoreState) -> None:
         """Restore UEFI variables, TPM state or the seed."""
-        files_restored.state(plan_points.link_path(self.spec.repository, step.point, step.file), step.path)
+        files_restored.state(plan_repository.link_path(self.spec.repository, step.point, step.file), step.path)
 
     def define(self, step: plan_backup_steps.DefineRestored) -> None:
         """Define the guest, with the identities of its files in its record."""
@@ -236,7 +236,7 @@ class RestoreWork:
         xml = libvirt_query.found(domain).xml
         kept = [one for one in fields_record.read(xml).get("volumes") or () if one.path not in replaced]
         with explained("record the disks of", step.guest):
-            metadata.set_record(domain, fields_record.update(xml, {"volumes": (*kept, *made)}), None)
+            definition.set_record(domain, fields_record.update(xml, {"volumes": (*kept, *made)}), None)
 
     def are_own(self, step: plan_backup_steps.ForgetCheckpoints) -> None:
         """Check that the checkpoints belong to the repository."""
@@ -273,14 +273,14 @@ class RestoreWork:
 
     def relink(self, step: plan_backup_steps.RelinkDisk) -> None:
         """Let a disk of a guest that is off stand on its point again."""
-        source = plan_points.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
+        source = plan_repository.link_path(self.spec.repository, step.point, f"{step.target}.qcow2")
         files_qemu_img.repoint(step.path, source, "qcow2")
 
     def verify(self, step: plan_backup_steps.VerifyPoint) -> None:
         """Check the files of the point."""
         with self._readable(step):
             seen = RestoreScene(self.spec, self._repository(), step.point, self.host, None)
-            found = plan_points.damages_of(seen, step.point, [disk.target for disk in seen.disks])
+            found = plan_repository.damages_of(seen, step.point, [disk.target for disk in seen.disks])
         plan_instant.check_verified(step, found, self.spec.repository)
 
     def pull(self, step: plan_backup_steps.PullDisk) -> None:

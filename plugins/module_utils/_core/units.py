@@ -204,3 +204,11 @@ def image_of_content(name: str) -> str:
 def format_of(name: str) -> str | None:
     """The format of a disk image, by the ending of its name; None if that is unknown."""
     return _FORMATS.get(name.rpartition(".")[2])
+
+
+def age_text(age_s: int) -> str:
+    """How old something is, in its largest unit."""
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if age_s >= 2 * length:
+            return f"{age_s // length} {unit}"
+    return f"{max(0, age_s)} seconds"

@@ -16,7 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
-    files_disk_move,
     libvirt_disk_move,
     plan_disk_move,
     plan_disk_move_steps,
@@ -31,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guest_steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host import files_start_block
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
@@ -327,7 +326,7 @@ class _Work:
     def copy_off(self, step: plan_disk_move_steps.CopyOff) -> None:
         """Copy the file while no QEMU process can write to it."""
         self._keep_unwritten(step)
-        files_disk_move.copy(step.path, step.to)
+        files_disk.copy(step.path, step.to)
         self.definition.stamp(step.to)
 
     def convert_off(self, step: plan_disk_move_steps.ConvertOff) -> None:
@@ -387,7 +386,7 @@ class _Work:
         made = OwnedVolume(step.to, step.uuid, run_removed_disks.host_uuid(self.connection), identity.stamped(step.to))
         live = xml_disk_move.remembered(found.live_xml, step.path, made) if found.live_xml else None
         with explained("record the disks of", step.guest):
-            metadata.set_record(domain, xml_disk_move.remembered(found.xml, step.path, made), live)
+            definition.set_record(domain, xml_disk_move.remembered(found.xml, step.path, made), live)
 
     def finish(self, step: plan_disk_move_steps.Finish) -> None:
         """Remove the mark."""

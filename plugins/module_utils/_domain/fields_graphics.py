@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import Display
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Display
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, silent_is

@@ -198,3 +198,78 @@ class Grafted:
     devices: t.Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     metadata: str = dataclasses.field(default="", repr=False)
     osinfo: str = ""  # libosinfo's element, for a running guest
+
+
+APART, TOGETHER, HOST_GROUPS, REQUIRES = "apart-", "together-", "host_groups-", "requires-"
+
+
+def after_prefix(tags: t.Iterable[str], prefix: str) -> frozenset[str]:
+    """The rest of the tags with this prefix: groups or requirements."""
+    return frozenset(tag[len(prefix) :] for tag in tags if tag.startswith(prefix))
+
+
+def versions(tags: t.Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Required programs and their oldest sufficient version, from tags such as `requires-qemu-8.2`."""
+    pairs = (word.partition("-") for word in after_prefix(tags, REQUIRES))
+    return tuple(sorted((program, version) for program, _dash, version in pairs if version))
+
+
+@dataclasses.dataclass(frozen=True)
+class Display:
+    """A display of a guest. `listens`: addresses, `network NAME`, or an empty text for the host's default.
+
+    Empty for a socket.
+    """
+
+    type: str
+    listens: tuple[str, ...]
+    password: bool
+    tls: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class DisplayDefaults:
+    """The defaults of a host for all its guests: where displays listen, and which types have a password or TLS."""
+
+    listen: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    protected: frozenset[str] = frozenset()
+
+
+# A network filter of libvirt, as far as it matters where the kernel looks at its rules.
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkFilter:
+    """A network filter: the `protocols` of its own rules, and the filters that it refers to."""
+
+    protocols: frozenset[str]
+    references: tuple[str, ...] = ()
+
+
+PCI, EXPRESS = "PCI", "PCI Express"  # kinds of slots
+
+Slot = tuple[int, int]  # number of the bus, and of the slot on it
+
+
+@dataclasses.dataclass(frozen=True)
+class Plug:
+    """A device: its element, its type (of a disk, the bus), and its model."""
+
+    what: str
+    kind: str
+    model: str = ""
+    drive: str = ""  # of a disk: disk, lun, cdrom or floppy
+    empty: bool = False  # a drive without a medium
+    slot: Slot | None = None  # where it is, or shall be
+
+
+@dataclasses.dataclass(frozen=True)
+class Buses:
+    """The PCI buses of a running guest that take devices while it runs."""
+
+    slots: t.Mapping[Slot, str]  # all of them, with their kind
+    used: t.Mapping[Slot, int]  # by how many devices, on any bus
+    express: bool = False  # whether its root is PCI Express, as that of a q35 machine
+    scsi: bool = False  # whether it has a controller for SCSI disks
+    usb: int | None = None  # free USB ports; None: nobody can tell
+    no_usb: bool = False  # it has no USB controller

@@ -13,8 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_host_bindings,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain import DOMAIN
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import OriginalDisk
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import APART, OriginalDisk
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import LIBOSINFO
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text

@@ -8,7 +8,7 @@ import collections
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_remote import has_medium
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import (
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
     EXPRESS,
     PCI,
     Buses,

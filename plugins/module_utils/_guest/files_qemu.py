@@ -9,7 +9,7 @@ import re
 import select
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import DisplayDefaults
 
 PID_FILE = "/run/libvirt/qemu/{}.pid"
 _LOG = "/var/log/libvirt/qemu/{}.log"

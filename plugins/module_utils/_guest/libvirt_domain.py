@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Timeout
 from ansible_collections.corral.virt.plugins.module_utils._core.units import cpus_of
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, libvirt_wait
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_blockjob, libvirt_storage
@@ -73,7 +73,7 @@ def _set_memory(domain: t.Any, step: plan_guest_steps.SetMemory) -> None:
         domain.setMemoryFlags(step.kib, libvirt.VIR_DOMAIN_AFFECT_LIVE)
         if not moved(_BALLOON_S) and step.record:
             flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
-            metadata.write(domain, step.record, flags)
+            definition.write_metadata(domain, step.record, flags)
 
 
 def _set_metadata(domain: t.Any, step: plan_guest_steps.SetMetadata) -> None:
@@ -84,9 +84,9 @@ def _set_metadata(domain: t.Any, step: plan_guest_steps.SetMetadata) -> None:
         if step.description is not None:
             domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_DESCRIPTION, step.description or None, None, None, live)
         if step.osinfo is not None:
-            metadata.write(domain, step.osinfo, live, "libosinfo")
+            definition.write_metadata(domain, step.osinfo, live, "libosinfo")
         if step.record:
-            metadata.write(domain, step.record, live)
+            definition.write_metadata(domain, step.record, live)
 
 
 def _update_device(domain: t.Any, step: plan_guest_steps.UpdateDevice) -> None:
@@ -177,5 +177,5 @@ _ON_GUEST: dict[type[plan_guest_steps.GuestStep], t.Callable[..., object]] = {
     plan_guest_steps.SetLifecycle: _set_lifecycle,
     plan_guest_steps.SetStatsPeriod: _set_stats_period,
     plan_guest_steps.GrowRunningDisk: lambda domain, step: libvirt_blockjob.grow(domain, step.target, step.size_bytes),
-    plan_guest_steps.RecordAddresses: lambda domain, step: metadata.set_everywhere(domain, step.xml, "corral-seen"),
+    plan_guest_steps.RecordAddresses: lambda domain, step: definition.set_everywhere(domain, step.xml, "corral-seen"),
 }

@@ -53,9 +53,8 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_seeding im
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Start
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_record
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Known
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_facts
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Known, Owner
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse
 
@@ -133,13 +132,13 @@ def adopted(
     only for disks that nobody but this guest uses.
     """
     entries = tuple(recorded.get("volumes") or ())
-    paths = plan_disk_record.incomplete(entries, owner, making=recorded.get("making") or ())
+    paths = plan_disk_facts.incomplete(entries, owner, making=recorded.get("making") or ())
     files = host.identities(paths) if paths and not recorded.get("moving") else {}
-    telling = [path for path in files if plan_disk_record.tells(entries, path, files[path])]
+    telling = [path for path in files if plan_disk_facts.tells(entries, path, files[path])]
     if not telling:
         return None
     in_use = {**host.users(telling, but=found.uuid), **plan_removal.shared(with_paths(found, host))}
-    return plan_disk_record.adopted(entries, owner, {path: files[path] for path in telling}, in_use)
+    return plan_disk_facts.adopted(entries, owner, {path: files[path] for path in telling}, in_use)
 
 
 # A guest that is a clone: the stages that a clone has beside those of every guest.

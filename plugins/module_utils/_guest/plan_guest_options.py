@@ -16,8 +16,12 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import Display, DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    Disk,
+    Display,
+    DisplayDefaults,
+    GuestSpec,
+)
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL
 
 # Decide whether a guest's screen may be reached over the network. Pure.

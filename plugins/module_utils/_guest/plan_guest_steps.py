@@ -37,7 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
     GrowThinVolume,
     WriteSeed,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import (
     DeleteVolume,
     FinishRemoval,
 )

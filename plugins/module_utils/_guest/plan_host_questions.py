@@ -8,8 +8,11 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    DisplayDefaults,
+    FoundGuest,
+    OwnedDisk,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (

@@ -11,8 +11,15 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug, Slot
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    EXPRESS,
+    PCI,
+    Buses,
+    Grafted,
+    GuestSpec,
+    Plug,
+    Slot,
+)
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
 
 # Which devices cannot come and go while a guest runs, and why: libvirt would refuse them on each run. Pure.

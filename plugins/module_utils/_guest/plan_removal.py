@@ -16,8 +16,8 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import plan_gue
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_record, plan_disposal
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_facts, plan_disposal
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Owner
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
@@ -87,7 +87,7 @@ def _doubts(owned: t.Sequence[OwnedVolume], owner: Owner, disks: t.Mapping[str, 
     """Why disks in the guest's record may not be its own, by path."""
     found = {path: disk.identity for path, disk in disks.items()}
     reasons = {
-        one.path: plan_disk_record.doubt(one, owner, found.get(one.path)) or _untagged(one, owner, disks.get(one.path))
+        one.path: plan_disk_facts.doubt(one, owner, found.get(one.path)) or _untagged(one, owner, disks.get(one.path))
         for one in owned
     }
     return {path: reason for path, reason in reasons.items() if reason}

@@ -16,8 +16,12 @@ from ansible_collections.corral.virt.plugins.module_utils._core.asking import as
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    DisplayDefaults,
+    FoundGuest,
+    GuestSpec,
+    OwnedDisk,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
@@ -31,11 +35,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
-from ansible_collections.corral.virt.plugins.module_utils._power import (
-    libvirt_power,
-    run_pacemaker,
-    run_pacemaker_removal,
-)
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -61,7 +61,7 @@ def converge(connection: t.Any, wanted: GuestSpec, gate: Gate, limit: Capacity |
             gate.hold(locks, lambda: local.flocked(local.DISKS, fcntl.LOCK_SH))  # nobody deletes one meanwhile
         plan = _planned(wanted, _Host(connection, locks, gate, limit))
         resource = run_pacemaker.resource(connection, plan.uuid)
-        plan, again = run_pacemaker_removal.entrusted(plan, wanted, resource, (plan_guest_steps.Undefine,))
+        plan, again = run_pacemaker.entrusted(plan, wanted, resource, (plan_guest_steps.Undefine,))
         stored = run_definition.Definition(connection, t.cast(str, plan.uuid), plan.found_xml)
         removes = wanted.state == "absent"
         told = run_pacemaker.run(

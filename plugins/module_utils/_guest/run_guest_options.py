@@ -13,8 +13,8 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import bounded
 from ansible_collections.corral.virt.plugins.module_utils._core import units
-from ansible_collections.corral.virt.plugins.module_utils._core.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import (
     Problems,

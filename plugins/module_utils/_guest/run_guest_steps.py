@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_guest_steps,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_definition import Definition
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_logical, libvirt_storage, plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal, Finishing
 
@@ -37,7 +37,7 @@ def make_file(stored: Definition, step: Step) -> None:
     with contextlib.ExitStack() as stack:
         if claim:
             texts = {"with_file": claim.with_file, "without_file": claim.without_file}
-            stack.enter_context(metadata.claimed(stored.connection, stored.uuid, step.guest, **texts))
+            stack.enter_context(definition.claimed(stored.connection, stored.uuid, step.guest, **texts))
         _MAKERS[type(step)](_Making(stored, step))
     stored.stamp(step.path)
 

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import clocks, model_load
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import load
 
 _MEASURED_S = 1
 
@@ -18,15 +18,15 @@ def measured(
     connection: t.Any, read: t.Callable[[], list[dict[str, t.Any]]]
 ) -> tuple[list[dict[str, t.Any]], dict[str, t.Any]]:
     """All guests that `read` returns, with `cpu_percent`, and the load of their host; takes a second."""
-    before, begun = clocks.read(connection), time.monotonic()
+    before, begun = load.clocks(connection), time.monotonic()
     guests, node = read(), libvirt_query.node(connection)
     time.sleep(max(0.0, _MEASURED_S - (time.monotonic() - begun)))
-    after = clocks.read(connection)
+    after = load.clocks(connection)
     for guest in guests:
-        guest["cpu_percent"] = model_load.guest_percent(before, after, guest["uuid"], guest["vcpus"]["current"])
+        guest["cpu_percent"] = load.guest_percent(before, after, guest["uuid"], guest["vcpus"]["current"])
     return guests, {
         "cpus": node["cpus"],
-        "cpu_percent": model_load.host_percent(before, after),
+        "cpu_percent": load.host_percent(before, after),
         "memory_mib": node["memory_mib"],
         "memory_used_mib": run_summary.memory_used_mib(guests),
     }

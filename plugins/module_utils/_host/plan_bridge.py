@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 
@@ -32,17 +33,70 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Vlan,
     rolled_back,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
-    ConfirmBridge,
-    RequirePackages,
-    SetBridgeOption,
-    SetSysctl,
-    SwitchToBridge,
-)
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
     HostStep,
     WriteFile,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class RequirePackages(HostStep):
+    """Fail unless packages are installed; this does not install them."""
+
+    packages: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"require {' '.join(self.packages)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetBridgeOption(HostStep):
+    """Switch an option of a running bridge off."""
+
+    bridge: str
+    field: str
+    word: str  # for the user
+
+    def __str__(self) -> str:
+        return f"switch off {self.word} of {self.bridge}"
+
+
+@dataclasses.dataclass(frozen=True)
+class SetSysctl(HostStep):
+    """Set keys of the running kernel."""
+
+    keys: tuple[str, ...]
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"set {' '.join(self.keys)} to {self.value} ({self.why})"
+
+
+@dataclasses.dataclass(frozen=True)
+class SwitchToBridge(HostStep):
+    """Start a trial of the network with the bridge; it is rolled back unless confirmed in time."""
+
+    change: NetworkChange
+    addresses: tuple[str, ...]  # that the bridge takes over
+    timeout_s: int
+
+    def __str__(self) -> str:
+        change, addresses = self.change, ", ".join(self.addresses) or "the link"
+        if change.holder:
+            return f"bridge {change.bridge} gets the port {change.port} ({change.manager})"
+        return f"bridge {change.bridge} takes over {addresses} from {change.port} ({change.manager})"
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfirmBridge(HostStep):
+    """Keep the bridge on trial, also at the next boot."""
+
+    bridge: str
+
+    def __str__(self) -> str:
+        return f"keep bridge {self.bridge}"
+
 
 Draft = tuple[list[HostStep], list[Change]]
 Link = t.Mapping[str, t.Any]

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     NetworkChange,
     Vlan,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge import (
     ConfirmBridge,
     RequirePackages,
     SetBridgeOption,

@@ -19,8 +19,8 @@ import typing as t
 import zlib
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._image.files_fetch import Part
 from ansible_collections.corral.virt.plugins.module_utils._image.files_image import CHUNK
-from ansible_collections.corral.virt.plugins.module_utils._image.files_part import Part
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Member
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds

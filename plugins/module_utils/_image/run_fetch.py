@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image import (
     files_unpack,
     plan_image_checks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._image.files_part import Part
+from ansible_collections.corral.virt.plugins.module_utils._image.files_fetch import Part
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     Checksum,
     Image,

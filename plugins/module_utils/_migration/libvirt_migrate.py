@@ -9,10 +9,11 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import SavedSnapshot
 
 # What is asked of both ends of a migration before it begins: read-only, in plain values.
 
@@ -387,3 +388,38 @@ def _remove(domain: t.Any) -> None:
         domain.destroy()
     flags = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     domain.undefineFlags(flags)  # a transient one went with its process
+
+
+def saved_snapshots(domain: t.Any) -> tuple[SavedSnapshot, ...]:
+    """The snapshots of a guest, parents first."""
+    with contextlib.suppress(Unsupported), explained("read the snapshots of guest", domain.name()):
+        return tuple(
+            SavedSnapshot(
+                one.getName(), one.getXMLDesc(libvirt.VIR_DOMAIN_SNAPSHOT_XML_SECURE), current=bool(one.isCurrent())
+            )
+            for one in domain.listAllSnapshots(libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL)
+        )
+    return ()
+
+
+def define_snapshots(domain: t.Any, snapshots: t.Iterable[SavedSnapshot]) -> None:
+    """Define snapshots, parents first, whose files exist, or will."""
+    for one in snapshots:
+        flags = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REDEFINE
+        with explained(f"define snapshot {one.name} of guest", domain.name()):
+            domain.snapshotCreateXML(one.xml, flags | (libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_CURRENT * one.current))
+
+
+def forget_checkpoints(domain: t.Any, names: t.Collection[str]) -> None:
+    """Remove libvirt's metadata of checkpoints, children first; bitmaps stay in the disks."""
+    with explained("remove the metadata of the checkpoints of guest", domain.name()):
+        for one in reversed(domain.listAllCheckpoints(libvirt.VIR_DOMAIN_CHECKPOINT_LIST_TOPOLOGICAL)):
+            if one.getName() in names:
+                one.delete(libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY)
+
+
+def forget_snapshots(domain: t.Any) -> None:
+    """Remove libvirt's metadata of all snapshots, children first."""
+    with explained("remove the metadata of the snapshots of guest", domain.name()):
+        for one in reversed(domain.listAllSnapshots(libvirt.VIR_DOMAIN_SNAPSHOT_LIST_TOPOLOGICAL)):
+            one.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)

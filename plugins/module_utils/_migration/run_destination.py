@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import NamedBy, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_start, run_host_prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
-from ansible_collections.corral.virt.plugins.module_utils._migration import files_shared_storage, plan_firmware
+from ansible_collections.corral.virt.plugins.module_utils._migration import files_migration, plan_firmware
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import MigrationHost
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_firmware import Build, Descriptor
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage, run_directories
@@ -57,7 +57,7 @@ def lacking(
         renamed = _renamed(_Look(source), look, found.live_xml or found.xml)
     return Lacking(
         plan_start.problems(plan_start.without(needed, renamed), missing, its.name),
-        [path for path in sorted(needed.contents) if not files_shared_storage.holder(path)],
+        [path for path in sorted(needed.contents) if not files_migration.shared_by(path)],
         missing.hooked,
         renamed,
     )

@@ -21,7 +21,6 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     libvirt_query,
     xml_host,
     xml_host_bindings,
-    xml_storage,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
@@ -29,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import files_qe
 from ansible_collections.corral.virt.plugins.module_utils._image.files_image import read_manifest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
-    files_shared_storage,
+    files_migration,
     plan_disk_move_stages,
     plan_same_storage,
     plan_snapshots,
@@ -190,7 +189,7 @@ class _Hosts:
 
     @asked
     def shared_filesystem(self, path: str) -> str | None:
-        return files_shared_storage.holder(path)
+        return files_migration.shared_by(path)
 
     @asked
     def relabelling(self) -> tuple[str, ...]:
@@ -369,13 +368,13 @@ def _device(connection: t.Any, path: str) -> plan_same_storage.Device | None:
         libvirt_storage.refresh(connection, pool)
     volume = libvirt_storage.volume_at(connection, path)
     its_pool = libvirt_storage.pool_xml(connection, libvirt_storage.pool_at(connection, path)) if volume else None
-    seen = xml_storage.device(path, statistics.block_devices(connection), volume, its_pool)
+    seen = xml_host.device(path, statistics.block_devices(connection), volume, its_pool)
     return plan_same_storage.Device(**seen) if seen else None
 
 
 def _pool_source(connection: t.Any, name: str) -> plan_same_storage.PoolSource | None:
     xml = libvirt_transfer.active_pools(connection).get(name)
-    return plan_same_storage.PoolSource(**xml_storage.pool_source(xml)) if xml else None
+    return plan_same_storage.PoolSource(**xml_host.pool_source(xml)) if xml else None
 
 
 def _configuration(connection: t.Any) -> bytes | None:

@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._host import files_members
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
-    files_shared_storage,
+    files_migration,
     libvirt_migrate,
     plan_preflight,
 )
@@ -140,7 +140,7 @@ def guest(connection: t.Any, found: FoundGuest, snapshots: t.Sequence[Snapshot] 
         snapshot_records=snapshot_records(found),
         job=job,
         held=xml_backed.held(found.xml),
-        local_state=tuple((path, files_shared_storage.holder(path)) for path in xml_host_bindings.local_state(xml)),
+        local_state=tuple((path, files_migration.shared_by(path)) for path in xml_host_bindings.local_state(xml)),
         **xml_host_bindings.needs(xml),
     )
 

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
-    files_ports,
+    files_migration,
     libvirt_migrate,
     plan_concurrent_changes,
     plan_convergence,
@@ -53,9 +53,9 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     tuning,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict, starts_with_host
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_copy_offline import Hold
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_destination import lacking
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
-from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold import Hold
 from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal, run_owned_disks
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks
@@ -286,7 +286,7 @@ class _Run:
         """
         guest = run_endpoints.guest(self.endpoints.source, found, snapshots)
         lacks = run_endpoints.cpu_incompatibility(self.endpoints.dest, dest, found.live_xml) if found.live_xml else None
-        filtered = files_ports.filtered(move.dest) if plan_preflight.uses_ports(move) else None
+        filtered = files_migration.filtered_ports(move.dest) if plan_preflight.uses_ports(move) else None
         missing = lacking(self.endpoints.source, self.endpoints.dest, dest, found, move.files)
         resource = run_pacemaker.resource(self.endpoints.source, found.uuid)
         outsider = run_endpoints.outsider(resource.name, move, dest.name) if resource else None

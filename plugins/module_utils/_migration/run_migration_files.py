@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_concurrent_changes import (
@@ -50,7 +50,7 @@ def remember(guest: t.Any, fields: t.Mapping[str, t.Any]) -> None:
     """Write these fields into a virDomain's record."""
     now = libvirt_query.found(guest)
     stored = fields_record.update(now.xml, fields) if now.persistent else None
-    metadata.set_record(guest, stored, now.live_xml and fields_record.update(now.live_xml, fields))
+    definition.set_record(guest, stored, now.live_xml and fields_record.update(now.live_xml, fields))
 
 
 def users(dest: t.Any, uuid: str) -> dict[str, str]:

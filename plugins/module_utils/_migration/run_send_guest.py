@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
-    files_ports,
+    files_migration,
     libvirt_migrate,
     plan_migrate,
     plan_verdict,
@@ -178,4 +178,4 @@ class _TwinWatch:
 
 
 def _cut(name: str) -> None:
-    files_ports.cut(files_qemu.PID_FILE.format(name))
+    files_migration.cut_connections(files_qemu.PID_FILE.format(name))

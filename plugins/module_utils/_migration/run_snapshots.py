@@ -12,8 +12,8 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import of_snapshot, sources
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
-    files_snapshot_note,
-    libvirt_snapshot_metadata,
+    files_migration,
+    libvirt_migrate,
     plan_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move, SavedSnapshot
@@ -24,16 +24,16 @@ from ansible_collections.corral.virt.plugins.module_utils._system.os_errors impo
 
 def known(source: t.Any, uuid: str, *, moving: bool) -> tuple[SavedSnapshot, ...]:
     """The snapshots of a guest, with those that an interrupted migration took from the source (`moving`)."""
-    there = libvirt_snapshot_metadata.saved(libvirt_query.by_uuid(source, uuid))
+    there = libvirt_migrate.saved_snapshots(libvirt_query.by_uuid(source, uuid))
     return plan_snapshots.all_of(noted(uuid), there) if moving else there
 
 
 def noted(uuid: str) -> tuple[SavedSnapshot, ...]:
     """The snapshots in the note of a migration; raises Failed if it cannot be read."""
     try:
-        return files_snapshot_note.read(uuid)
+        return files_migration.read_note(uuid)
     except (OSError, ValueError) as error:
-        path = files_snapshot_note.path(uuid)
+        path = files_migration.note_path(uuid)
         raise Failed(
             f"cannot read the snapshots in {path}: {error}; restore it, or remove it if `virsh snapshot-list` shows "
             "all snapshots of the guest"
@@ -56,14 +56,14 @@ def carry(endpoints: Endpoints, move: Move) -> None:
     """Note the snapshots, and define them on the destination, where the guest's place is reserved."""
     saved = _as_planned(endpoints, move)
     try:
-        files_snapshot_note.write(move.uuid, saved)
+        files_migration.write_note(move.uuid, saved)
     except OSError as error:
-        path = files_snapshot_note.path(move.uuid)
+        path = files_migration.note_path(move.uuid)
         raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
     there = libvirt_query.by_uuid(endpoints.dest, move.uuid)
     here, dest = (libvirt_query.libvirt_version(one) for one in (endpoints.source, endpoints.dest))
-    libvirt_snapshot_metadata.define(there, plan_snapshots.readable(saved, dest, written_by=here))
-    plan_snapshots.check_defined(move.guest, move.dest, saved, libvirt_snapshot_metadata.saved(there))
+    libvirt_migrate.define_snapshots(there, plan_snapshots.readable(saved, dest, written_by=here))
+    plan_snapshots.check_defined(move.guest, move.dest, saved, libvirt_migrate.saved_snapshots(there))
 
 
 def check_as_planned(endpoints: Endpoints, move: Move) -> None:
@@ -72,14 +72,14 @@ def check_as_planned(endpoints: Endpoints, move: Move) -> None:
 
 
 def _as_planned(endpoints: Endpoints, move: Move) -> tuple[SavedSnapshot, ...]:
-    saved = libvirt_snapshot_metadata.saved(libvirt_query.by_uuid(endpoints.source, move.uuid))
+    saved = libvirt_migrate.saved_snapshots(libvirt_query.by_uuid(endpoints.source, move.uuid))
     plan_snapshots.check_as_planned(move, saved)
     return saved
 
 
 def forget(endpoints: Endpoints, move: Move) -> None:
     """Remove the metadata of all snapshots from the source."""
-    libvirt_snapshot_metadata.forget(libvirt_query.by_uuid(endpoints.source, move.uuid))
+    libvirt_migrate.forget_snapshots(libvirt_query.by_uuid(endpoints.source, move.uuid))
 
 
 def check_backups(endpoints: Endpoints, move: Move) -> None:
@@ -89,12 +89,12 @@ def check_backups(endpoints: Endpoints, move: Move) -> None:
 
 def forget_backups(endpoints: Endpoints, move: Move) -> None:
     """Remove the metadata of the checkpoints of backups from the source."""
-    libvirt_snapshot_metadata.forget_checkpoints(libvirt_query.by_uuid(endpoints.source, move.uuid), move.backups)
+    libvirt_migrate.forget_checkpoints(libvirt_query.by_uuid(endpoints.source, move.uuid), move.backups)
 
 
 def documents(domain: t.Any) -> t.Iterator[str]:
     """Definitions with the files that a guest's snapshots name as disks."""
-    for one in libvirt_snapshot_metadata.saved(domain):
+    for one in libvirt_migrate.saved_snapshots(domain):
         yield from of_snapshot(one.xml)
 
 
@@ -102,10 +102,10 @@ def put_back(source: t.Any, uuid: str) -> None:
     """Define the snapshots in the note again, on the source, if they are missing there."""
     if saved := noted(uuid):
         domain = libvirt_query.by_uuid(source, uuid)
-        gone = plan_snapshots.missing(saved, libvirt_snapshot_metadata.saved(domain))
-        libvirt_snapshot_metadata.define(domain, gone)
+        gone = plan_snapshots.missing(saved, libvirt_migrate.saved_snapshots(domain))
+        libvirt_migrate.define_snapshots(domain, gone)
 
 
 def forget_note(uuid: str) -> None:
     """Remove the note of a migration that has ended."""
-    files_snapshot_note.remove(uuid)
+    files_migration.remove_note(uuid)

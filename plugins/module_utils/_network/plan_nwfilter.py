@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import NetworkFilter
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import NetworkFilter
 
 _SAME = ("tcp", "udp", "udplite", "esp", "ah", "sctp", "all")
 CALLS = {  # settings of the kernel, and the protocols whose rules need them

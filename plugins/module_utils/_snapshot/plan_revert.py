@@ -14,11 +14,10 @@ import os.path
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
-from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._core.units import age_text, bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import definition_then
@@ -40,7 +39,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     StartAgain,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_take import check_whole, file_name
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
 
 _REVERTS = 9_009_000  # the libvirt that reverts to external snapshots
 

@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import ForgetSnapshot
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal_steps import DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 _MOST_KEPT_H = 8760  # a year

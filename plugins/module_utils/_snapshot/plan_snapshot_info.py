@@ -7,11 +7,10 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
-from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
+from ansible_collections.corral.virt.plugins.module_utils._core.units import age_text, bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord, Tree
 
 _OLD_S = 7 * 86400

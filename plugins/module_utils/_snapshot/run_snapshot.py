@@ -33,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guest_steps,
     run_guests,
 )
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import metadata
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Note
@@ -323,7 +323,7 @@ class _Work:
             return fields_record.update(xml, {"snapshots": tuple(entries), "volumes": (*kept, *made)})
 
         with explained("record the snapshots of", step.guest):
-            metadata.set_record(domain, updated(found.xml), updated(found.live_xml) if found.live_xml else None)
+            definition.set_record(domain, updated(found.xml), updated(found.live_xml) if found.live_xml else None)
 
     def copy_state(self, step: plan_snapshot_steps.CopyState) -> None:
         """Copy UEFI variables or TPM state."""
@@ -451,7 +451,7 @@ class _Work:
             files_snapshot.unkeep(step.thrown_away)  # of a file that is still there
         with explained("record the snapshots of", step.guest):
             text = fields_record.document(parse(before.xml))
-            metadata.set_record(domain, text, text if domain.isActive() else None)
+            definition.set_record(domain, text, text if domain.isActive() else None)
         entries = filter(None, (SnapshotRecord.of(text, step.uuid) for text in self._entries(step)))
         entry = next((one for one in entries if one.name == step.name), None)
         if entry and step.thrown_away:  # libvirt has made the files that the guest writes to now

@@ -12,9 +12,11 @@ import os
 import socket
 import stat
 import struct
+import subprocess
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._system import durable
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
@@ -213,3 +215,16 @@ def reflink(path: str, to: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def copy(path: str, to: str) -> None:
+    """Copy the content of a file into an existing one, holes as holes, and compare both; raises Failed."""
+    for command in (
+        ["cp", "--sparse=always", "--reflink=auto", "--", path, to],
+        ["cmp", "--", path, to],
+    ):
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if done.returncode:
+            reason = " ".join((done.stderr or done.stdout).split())
+            raise Failed(f"cannot copy {path} to {to}: {reason}; the disk is where it was; mend that, and run again")
+    durable.fsync(to)

@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_directory import Access
 
 _FILE_POOLS = ("dir", "fs", "netfs", "gluster")
 DIRECTORY_POOLS = ("dir", "fs", "netfs")
@@ -114,3 +115,23 @@ def holder(pools: t.Iterable[PoolDirectory], path: str) -> PoolDirectory | None:
     """The pool with this directory; an active one first, as nobody sees the volumes of an inactive one."""
     found = [pool for pool in pools if pool.path and os.path.normpath(pool.path) == os.path.normpath(path)]
     return next((pool for pool in found if pool.active), found[0] if found else None)
+
+
+_ROOT = 0
+User = tuple[int, int]  # numbers of a user and its group
+
+
+def access_there(here: Access | None, qemu_here: User | None, qemu_there: User | None) -> Access | None:
+    """The access for a directory that is created on the destination as on the source; None leaves it to libvirt.
+
+    libvirt would give it to root alone. A directory of the user that runs QEMU, such as that of the UEFI variables,
+    must belong to that user there. Only root and this user are known on both hosts.
+    """
+    if here is None or qemu_here is None or qemu_there is None:
+        return None
+    owners = {_ROOT: _ROOT, qemu_here[0]: qemu_there[0]}
+    groups = {_ROOT: _ROOT, qemu_here[1]: qemu_there[1]}
+    if here.owner not in owners:
+        return None
+    own_group = qemu_there[1] if owners[here.owner] else _ROOT
+    return Access(here.mode, owners[here.owner], groups.get(here.group, own_group))

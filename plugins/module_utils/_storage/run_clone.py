@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_chain, xml_host
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_content,
@@ -24,7 +24,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_storage,
     plan_clone,
     plan_clone_spec,
-    plan_clone_stages,
     plan_clone_steps,
     run_pool_directory,
 )
@@ -114,8 +113,8 @@ def _plan(wanted: CloneSpec, image: _Image | None, host: _Host) -> plan_clone.Cl
     """The plan from what the host answers now, of the image as of the disk."""
     if image:
         plan_clone_spec.check_image(image.name, image.pool, there=os.path.isfile(image.path))
-        wanted = dataclasses.replace(wanted, base=plan_clone_stages.base(image.name, image.path, host))
-    return plan_clone.plan(wanted, plan_clone_stages.found(wanted, files_disk.hidden(wanted.path), host))
+        wanted = dataclasses.replace(wanted, base=plan_clone.base(image.name, image.path, host))
+    return plan_clone.plan(wanted, plan_clone.found(wanted, files_disk.hidden(wanted.path), host))
 
 
 def _done(
@@ -151,7 +150,7 @@ def _raw_disk_files(connection: t.Any) -> frozenset[str]:
     guests = libvirt_query.of_all(connection, libvirt_query.found)
     documents = [xml for guest in guests for xml in (guest.xml, guest.live_xml) if xml]
     located = functools.partial(libvirt_storage.path_in, connection)
-    return frozenset(os.path.realpath(path) for xml in documents for path in xml_chain.raw_sources(xml, located))
+    return frozenset(os.path.realpath(path) for xml in documents for path in xml_sources.raw_sources(xml, located))
 
 
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
@@ -159,13 +158,13 @@ def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
     found: list[Use] = []
     located = functools.partial(libvirt_storage.path_in, connection)
     for guest in libvirt_query.of_all(connection, libvirt_query.found):
-        live_links = xml_chain.links(guest.live_xml, located) if guest.live_xml else []
-        found += plan_clone_stages.uses(
+        live_links = xml_sources.links(guest.live_xml, located) if guest.live_xml else []
+        found += plan_clone.uses(
             guest,
             [link.target for link in live_links if link.path == path],
-            is_stored=any(link.path == path for link in xml_chain.links(guest.xml, located)),
+            is_stored=any(link.path == path for link in xml_sources.links(guest.xml, located)),
             managed_state=functools.partial(libvirt_query.managed_state, connection, guest.uuid),
-            forget_xml=xml_chain.without_below(guest.xml, path, located) if guest.persistent else None,
+            forget_xml=xml_sources.without_below(guest.xml, path, located) if guest.persistent else None,
         )
     return tuple(found)
 
@@ -181,13 +180,13 @@ def _copied_bytes(base: BaseImage) -> int:
     return sum(map(free_space.allocated, base.chain))
 
 
-def _info(path: str, form: str) -> plan_clone_stages.DiskInfo:
+def _info(path: str, form: str) -> plan_clone.DiskInfo:
     """The report of qemu-img; the backing file's directory is resolved, but not its name, which may be a link."""
     info = files_qemu_img.info(path, form)
     backing = info.get("full-backing-filename") or info.get("backing-filename") or None
     if backing:
         backing = os.path.join(os.path.realpath(os.path.dirname(backing)), os.path.basename(backing))
-    return plan_clone_stages.DiskInfo(info["virtual-size"], backing, snapshots=bool(info.get("snapshots")))
+    return plan_clone.DiskInfo(info["virtual-size"], backing, snapshots=bool(info.get("snapshots")))
 
 
 class _Host:
@@ -233,7 +232,7 @@ class _Host:
         return files_qemu_img.flat_bytes(path)
 
     @asked
-    def info(self, path: str, form: str) -> plan_clone_stages.DiskInfo:
+    def info(self, path: str, form: str) -> plan_clone.DiskInfo:
         return _info(path, form)
 
     @asked
@@ -274,7 +273,7 @@ def _overlay(_work: _Work, step: plan_clone_steps.Overlay) -> None:
 def _copy(work: _Work, step: plan_clone_steps.Copy) -> None:
     base, wanted = step.base, work.wanted
     with files_disk.new(step.path) as unfinished:
-        if not plan_clone_stages.may_share(base, step.format) or not files_disk.reflink(base.path, unfinished):
+        if not plan_clone.may_share(base, step.format) or not files_disk.reflink(base.path, unfinished):
             place = free_space.measure(wanted.directory, wanted.reserve_bytes)
             place.check(f"create disk {wanted.name}", _copied_bytes(base), wanted.directory)
             tell = work.progress(step, base.size_bytes)

@@ -14,8 +14,11 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_transfer,
     xml_directory,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_directory import access_there
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import (
+    PoolDirectory,
+    access_there,
+    holder,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.xml_directory import new_pool
 
 

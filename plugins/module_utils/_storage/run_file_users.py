@@ -13,12 +13,13 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_chain import links, raw_sources
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import (
     Located,
     files,
+    links,
     of_backup,
     of_snapshot,
+    raw_sources,
     sources,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_daemon, files_tls, plan_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import FoundTls, TlsSpec
-from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import (
     Install,
     Load,
     Remember,

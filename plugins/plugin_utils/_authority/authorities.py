@@ -44,7 +44,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._authority.authority_r
     Revoke,
     TakeOver,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca_pairs import ANEW, Pair, Pairs
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import ANEW, Pair, Pairs
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.signed_certificates import (
     Clock,
     SignedCertificates,

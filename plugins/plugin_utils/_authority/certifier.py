@@ -20,8 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import 
     FoundTls,
     TlsSpec,
 )
-from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import decide
-from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps import Request, SetMode, SetTrust
+from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import Request, SetMode, SetTrust, decide
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_options import (
     install,
     renew_before,
@@ -30,8 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_options i
     wanted,
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import Authorities, TakeOver, now
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import subtrees
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca_pairs import given
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import given, subtrees
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.host_trust import (
     Survey,
     forgotten,
@@ -305,7 +303,7 @@ class Certifier:
         )
 
     def _lives(self, authorities: Authorities) -> Variables:
-        """The dates that _authority/expiry.py needs for its warnings."""
+        """The dates that _authority/signed_certificates.py needs for its warnings."""
         ends = {name: end.strftime("%Y-%m-%dT%H:%M:%SZ") for name, end in authorities.ends().items()}
         return {"authorities": ends, "renew_before": self.params["renew_before"]}
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
+from ansible_collections.corral.virt.plugins.module_utils._core.units import age_text
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import APART, TOGETHER, after_prefix
 
 Result = t.Mapping[str, t.Any]
 

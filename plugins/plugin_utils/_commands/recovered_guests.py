@@ -9,7 +9,7 @@ import json
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import APART, TOGETHER, after_prefix
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import lost_guests
 
 Result = t.Mapping[str, t.Any]

@@ -12,8 +12,8 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.parameters import remove_values
 
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import bounded
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._core.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import (
     GUEST_OPTIONS,

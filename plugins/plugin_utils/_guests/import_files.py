@@ -14,7 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.units import check_existing_name
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import (
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import (
     Placeholder,
     placeholders,
     untagged,

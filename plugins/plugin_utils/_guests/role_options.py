@@ -10,7 +10,7 @@ import typing as t
 from ansible.module_utils.common.validation import check_type_list
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import model_group_tags
+from ansible_collections.corral.virt.plugins.module_utils._domain import model_domain
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import host_requirements
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
@@ -19,10 +19,10 @@ Options = t.Mapping[str, t.Any]
 
 # In the order of the tags.
 _TAGGED = {
-    "apart": model_group_tags.APART,
-    "together": model_group_tags.TOGETHER,
-    "host_groups": model_group_tags.HOST_GROUPS,
-    "requires": model_group_tags.REQUIRES,
+    "apart": model_domain.APART,
+    "together": model_domain.TOGETHER,
+    "host_groups": model_domain.HOST_GROUPS,
+    "requires": model_domain.REQUIRES,
 }
 
 

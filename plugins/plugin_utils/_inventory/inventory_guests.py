@@ -16,7 +16,7 @@ import urllib.parse
 
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
-from ansible_collections.corral.virt.plugins.plugin_utils._inventory.host_keys import is_key
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory.known_hosts import is_key
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 GROUP = "guests"

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import (
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
     APART,
     HOST_GROUPS,
     TOGETHER,

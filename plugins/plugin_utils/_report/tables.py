@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.age import age_text
-from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZE_UNITS
+from ansible_collections.corral.virt.plugins.module_utils._core.units import SIZE_UNITS, age_text
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 _BAR = 20

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest_options
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
-from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import (
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import (
     Placeholder,
     placeholders,
     untagged,

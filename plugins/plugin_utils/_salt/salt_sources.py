@@ -5,16 +5,69 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
+import stat
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_tree, salt_yaml
+from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_yaml
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_inventory import SaltSource
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import after
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import EVERYWHERE, Hosts, Top, sls_name
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_yaml import LARGEST_BYTES
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltNote, is_about
+
+_MOST_FILES = 5000
+Unread = tuple[str, str]  # a path, and why it is not read
+
+
+def content(path: str) -> bytes:
+    """The content of one file, cut above the size limit; raises BadInput if it is no regular file."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise BadInput("it is not a file")
+            return stream.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(str(error.strerror)) from error
+
+
+def files(root: str, endings: t.Sequence[str]) -> tuple[list[str], list[Unread]]:
+    """Paths of the files with one of these endings, below the root, in order; and skipped ones, with the reason.
+
+    A link is followed only to a file of the same tree.
+    """
+    if not os.path.isdir(root):
+        raise BadInput(f"{root}: there is no such directory")
+    real = os.path.realpath(root)
+    found: list[str] = []
+    unread: list[Unread] = []
+    for folder, folders, names in os.walk(root, onerror=functools.partial(_denied, root, unread)):
+        unread += [
+            (os.path.relpath(os.path.join(folder, name), root), "a link to a directory is not followed")
+            for name in sorted(folders)
+            if os.path.islink(os.path.join(folder, name))
+        ]
+        folders[:] = sorted(name for name in folders if name != ".git")
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            inside = os.path.relpath(path, root)
+            if not name.endswith(tuple(endings)):
+                continue
+            if os.path.islink(path) and not os.path.realpath(path).startswith(real + os.sep):
+                unread.append((inside, "it is a link that leads out of the tree"))
+            else:
+                found.append(inside)
+            if len(found) > _MOST_FILES:
+                raise BadInput(f"{root}: it has more than {_MOST_FILES} files")
+    return found, unread
+
+
+def _denied(root: str, unread: list[Unread], error: OSError) -> None:
+    unread.append((os.path.relpath(str(error.filename), root), str(error.strerror)))
+
 
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -65,7 +118,7 @@ class Trees:
     def rendered(self, path: str) -> list[SaltSource]:
         """The output of `state.show_highstate`, `state.show_sls` and `pillar.items`, by minion."""
         try:
-            data = salt_yaml.load(salt_tree.content(path), rendered=True)
+            data = salt_yaml.load(content(path), rendered=True)
         except BadInput as error:
             raise BadInput(f"cannot read {path}: {'; '.join(error.problems)}") from error
         found = []
@@ -84,7 +137,7 @@ class Trees:
     def minion(self, path: str) -> list[SaltSource]:
         """The configuration of a minion, or of the master."""
         try:
-            return [SaltSource(path, "minion", salt_yaml.load(salt_tree.content(path), rendered=True))]
+            return [SaltSource(path, "minion", salt_yaml.load(content(path), rendered=True))]
         except BadInput as error:
             raise BadInput(f"cannot read {path}: {'; '.join(error.problems)}") from error
 
@@ -101,7 +154,7 @@ class Trees:
         found = {}
         others: list[str] = []
         for root in roots:
-            paths, unread = salt_tree.files(root, (".sls",))
+            paths, unread = files(root, (".sls",))
             self.notes += [SaltNote(os.path.join(root, path), "", f"not read: {why}") for path, why in unread]
             for path in paths:
                 place = os.path.join(root, path)
@@ -109,7 +162,7 @@ class Trees:
                     self.notes.append(SaltNote(place, "", f"not read: {first} comes first, as in Salt"))
                     continue
                 try:
-                    data = salt_tree.content(place)
+                    data = content(place)
                     found[path] = salt_yaml.load(data)
                 except BadInput as error:
                     if isinstance(error, salt_yaml.NotRendered) and not is_about(f"{path} {data.decode()}"):

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import ansible_runner  # type: ignore[import-untyped]
 
-from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import written
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import written
 
 from . import strict
 from .durable import RESERVE, replace

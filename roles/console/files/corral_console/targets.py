@@ -12,7 +12,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import RESERVED_MIB
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_group_tags import APART, TOGETHER, after_prefix
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import APART, TOGETHER, after_prefix
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import (
     ACTIVE,
     Guest,

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._address import plan_address_search
+from ansible_collections.corral.virt.plugins.module_utils._address import plan_address
 from ansible_collections.corral.virt.plugins.module_utils._address.plan_address import AddressVerdict
 from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_steps import WaitForAddress
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import (
@@ -40,7 +40,7 @@ SEEN = Sighting(MAC, "192.0.2.7", "lease", 100)
 def test_who_is_waited_for(
     guest: AddressedGuest | None, believed: list[AddressClaim], over: bool, believed_s: float, waits: bool
 ) -> None:
-    assert plan_address_search.is_waited_for(guest, believed, over=over, believed_s=believed_s) is waits
+    assert plan_address.is_waited_for(guest, believed, over=over, believed_s=believed_s) is waits
 
 
 TWO = dataclasses.replace(WEB, nics=(*WEB.nics, Nic(MAC, "vnet1", "br0")))
@@ -61,18 +61,15 @@ LEASES, NEIGHBOURS = "libvirt's DHCP leases", "the host's neighbour table"
     ],
 )
 def test_what_was_tried(guest: AddressedGuest, source: str, agent: bool, packets: bool, expected: list[str]) -> None:
-    assert (
-        list(plan_address_search.tried(guest, WaitForAddress("web1", source, 9), agent=agent, packets=packets))
-        == expected
-    )
+    assert list(plan_address.tried(guest, WaitForAddress("web1", source, 9), agent=agent, packets=packets)) == expected
 
 
-def outcome(guest: AddressedGuest, asked: bool = True, **verdict: t.Any) -> plan_address_search.AddressOutcome | None:
+def outcome(guest: AddressedGuest, asked: bool = True, **verdict: t.Any) -> plan_address.AddressOutcome | None:
     """Of that guest."""
     said = {"believed": {}, "refused": {}, "lost": {}, **verdict}
     said["believed"], said["refused"] = {"1": (), **said["believed"]}, {"1": (), **said["refused"]}
     wanted = {"1": ("a",)} if asked else {}
-    return plan_address_search.outcomes([guest], AddressVerdict(**said), wanted, now_s=200, named=False).get("1")
+    return plan_address.outcomes([guest], AddressVerdict(**said), wanted, now_s=200, named=False).get("1")
 
 
 def test_what_comes_of_a_search() -> None:
@@ -81,33 +78,33 @@ def test_what_comes_of_a_search() -> None:
     new = Sighting(MAC, "192.0.2.7", "lease", 200)
     common: dict[str, t.Any] = {"tried": ("a",)}
     lost = {SEEN: "db1"}
-    cases: list[tuple[plan_address_search.AddressOutcome | None, plan_address_search.AddressOutcome | None]] = [
-        (outcome(WEB), plan_address_search.AddressOutcome("web1", **common)),
+    cases: list[tuple[plan_address.AddressOutcome | None, plan_address.AddressOutcome | None]] = [
+        (outcome(WEB), plan_address.AddressOutcome("web1", **common)),
         (outcome(WEB, asked=False), None),
         (
             outcome(WEB, believed={"1": (IPV4,)}),
-            plan_address_search.AddressOutcome("web1", ("192.0.2.7",), record=(new,), **common),
+            plan_address.AddressOutcome("web1", ("192.0.2.7",), record=(new,), **common),
         ),
-        (outcome(WEB, refused={"1": ("no",)}), plan_address_search.AddressOutcome("web1", refused=("no",), **common)),
+        (outcome(WEB, refused={"1": ("no",)}), plan_address.AddressOutcome("web1", refused=("no",), **common)),
         (
             outcome(known, believed={"1": (IPV4,)}),
-            plan_address_search.AddressOutcome("web1", ("192.0.2.7",), before=(SEEN,), **common),
+            plan_address.AddressOutcome("web1", ("192.0.2.7",), before=(SEEN,), **common),
         ),
         (
             outcome(dataclasses.replace(known, running=False)),
-            plan_address_search.AddressOutcome("web1", before=(SEEN,), **common),
+            plan_address.AddressOutcome("web1", before=(SEEN,), **common),
         ),
         (
             outcome(dataclasses.replace(WEB, running=False), believed={"1": (IPV4,)}),
-            plan_address_search.AddressOutcome("web1", ("192.0.2.7",), **common),
+            plan_address.AddressOutcome("web1", ("192.0.2.7",), **common),
         ),
         (
             outcome(known, asked=False, lost={"1": lost}),
-            plan_address_search.AddressOutcome("web1", lost=lost, before=(SEEN,), record=()),
+            plan_address.AddressOutcome("web1", lost=lost, before=(SEEN,), record=()),
         ),
         (
             outcome(dataclasses.replace(known, running=False), lost={"1": lost}),
-            plan_address_search.AddressOutcome("web1", lost=lost, before=(SEEN,), record=(), **common),
+            plan_address.AddressOutcome("web1", lost=lost, before=(SEEN,), record=(), **common),
         ),
     ]
     assert [found for found, _expected in cases] == [expected for _found, expected in cases]
@@ -116,14 +113,14 @@ def test_what_comes_of_a_search() -> None:
 def test_who_is_not_asked_for_hides_nobody() -> None:
     said = AddressVerdict({"1": (), "2": ()}, refused={"1": (), "2": ()}, lost={})
     guests = [WEB, dataclasses.replace(WEB, uuid="2", name="db1")]
-    assert list(plan_address_search.outcomes(guests, said, {"2": ()}, now_s=200, named=False)) == ["2"]
+    assert list(plan_address.outcomes(guests, said, {"2": ()}, now_s=200, named=False)) == ["2"]
 
 
 @pytest.mark.parametrize(("taker", "told"), [(None, True), ("db1", True), ("db2", False)])
 def test_whose_an_address_is_now(taker: str | None, told: bool) -> None:
     found = {
-        "1": plan_address_search.AddressOutcome("web1", lost={SEEN: "db1"}),
-        "2": plan_address_search.AddressOutcome("db1"),
+        "1": plan_address.AddressOutcome("web1", lost={SEEN: "db1"}),
+        "2": plan_address.AddressOutcome("db1"),
     }
     note = "192.0.2.7, recorded for web1, now belongs to db1"
-    assert plan_address_search.notes(found, taker) == ([note] if told else [])
+    assert plan_address.notes(found, taker) == ([note] if told else [])

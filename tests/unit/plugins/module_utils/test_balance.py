@@ -18,13 +18,15 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Policy,
 )
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_balance import (
+    BY,
+    Resident,
     SuggestedMove,
     broken,
+    imbalance,
     moved,
     plan,
 )
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_loss import with_guests
-from ansible_collections.corral.virt.plugins.module_utils._placement.plan_imbalance import BY, Resident, imbalance
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 NONE, A, B = frozenset[str](), frozenset({"a"}), frozenset({"b"})

@@ -8,9 +8,9 @@ import typing as t
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.corral.virt.plugins.module_utils._core.run_module import bounded
 from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
-from ansible_collections.corral.virt.plugins.module_utils._core.numbers import bounded
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_domain, xml_validate
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments

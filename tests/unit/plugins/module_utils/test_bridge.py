@@ -47,7 +47,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_bridge imp
     Trial,
     Vlan,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_bridge import (
     ConfirmBridge,
     RequirePackages,
     SetBridgeOption,

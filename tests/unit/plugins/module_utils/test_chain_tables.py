@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_chain
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_chain import Link
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_sources
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Link
 
 VDA, BELOW = "<source file='/a'/><target dev='vda'/>", "<backingStore><source file='/b'/>{}</backingStore>"
 DEEP = BELOW.format(BELOW.format("").replace("'/b'", "'/c'"))
@@ -44,7 +44,7 @@ def located(pool: str, volume: str) -> str | None:
     ],
 )
 def test_a_disk_is_one_guests_alone_when_nothing_else_is_said(disk: str, links: list[Link]) -> None:
-    assert xml_chain.links(domain(disk), located) == links
+    assert xml_sources.links(domain(disk), located) == links
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_disk_is_one_guests_alone_when_nothing_else_is_said(disk: str, links: 
     ],
 )
 def test_nobody_alone_writes_what_a_disk_backing_file(disk: str, links: list[Link]) -> None:
-    assert xml_chain.links(domain(disk), located) == links
+    assert xml_sources.links(domain(disk), located) == links
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_nobody_alone_writes_what_a_disk_backing_file(disk: str, links: list[Lin
     ],
 )
 def test_a_disk_that_is_being_copied_is_written_in_two_places(mirror: str, links: list[Link]) -> None:
-    assert xml_chain.links(domain(f"<disk>{VDA}<mirror>{mirror}</mirror></disk>"), located) == links
+    assert xml_sources.links(domain(f"<disk>{VDA}<mirror>{mirror}</mirror></disk>"), located) == links
 
 
 def test_all_disks_are_listed() -> None:
-    assert xml_chain.links(
+    assert xml_sources.links(
         domain(f"<disk>{VDA}</disk>", "<disk><source file='/b'/><target dev='vdb'/></disk>"), located
     ) == [
         Link("/a", "vda"),
@@ -109,7 +109,7 @@ def test_all_disks_are_listed() -> None:
     ],
 )
 def test_first_bytes_of_a_raw_disk_are_its_guests(disk: str, paths: set[str]) -> None:
-    assert xml_chain.raw_sources(domain(disk, "<disk><driver type='raw'/><source file='/z'/></disk>"), located) == {
+    assert xml_sources.raw_sources(domain(disk, "<disk><driver type='raw'/><source file='/z'/></disk>"), located) == {
         *paths,
         "/z",
     }
@@ -130,8 +130,8 @@ def test_what_a_disk_backing_file_is_forgotten(path: str, kept: t.Sequence[str] 
         f"<disk>{VDA}{DEEP}</disk>",
         "<disk><source pool='fast' volume='data.qcow2'/><target dev='vdb'/><backingStore/></disk>",
     )
-    found = xml_chain.without_below(xml, path, located)
-    links = None if found is None else [link.path for link in xml_chain.links(found, located)]
+    found = xml_sources.without_below(xml, path, located)
+    links = None if found is None else [link.path for link in xml_sources.links(found, located)]
     assert links == (None if kept is None else ["/a", *kept, "/fast/data.qcow2"])
 
 
@@ -139,5 +139,5 @@ def test_an_empty_end_of_a_chain_is_forgotten_too() -> None:
     xml = domain(
         f"<disk>{VDA}<backingStore/></disk>", "<disk><source file='/b'/><target dev='vdb'/><backingStore/></disk>"
     )
-    found = xml_chain.without_below(xml, "/a", located)
+    found = xml_sources.without_below(xml, "/a", located)
     assert found and found.count("<backingStore") == 1

@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_stages
+from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import (
     BaseImage,
     CloneSpec,
@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
     Use,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone_stages import CloneHost, DiskInfo
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_clone import CloneHost, DiskInfo
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils.dialogue import Dialogue, Questions, told
 
@@ -90,10 +90,10 @@ def described(path: str, chain: t.Sequence[str] = (), header: Header = QCOW2, ra
 def test_what_a_disk_is_made_from(path: str, dialogue: Dialogue, expected: BaseImage | str) -> None:
     with told(dialogue) as host:
         if isinstance(expected, BaseImage):
-            assert plan_clone_stages.base("b", path, host) == expected
+            assert plan_clone.base("b", path, host) == expected
             return
         with pytest.raises(Refused, match=expected):
-            plan_clone_stages.base("b", path, host)
+            plan_clone.base("b", path, host)
 
 
 ALONE = BaseImage("b", BASE, "qcow2", 9, (BASE,))
@@ -110,7 +110,7 @@ def spec(**more: t.Any) -> CloneSpec:
 def found(wanted: CloneSpec, dialogue: Dialogue) -> FoundDisk:
     """What is known of the disk after a dialogue."""
     with told(dialogue) as host:
-        return plan_clone_stages.found(wanted, HIDDEN, host)
+        return plan_clone.found(wanted, HIDDEN, host)
 
 
 def named(kind: str, left: str = "nothing") -> Dialogue:
@@ -291,7 +291,7 @@ def test_what_a_disk_of_nobody_stands_on(header: Header, below: Dialogue, unknow
     ("origin", "form", "shares"), [(ALONE, "qcow2", True), (ALONE, "raw", False), (CHAINED, "qcow2", False)]
 )
 def test_what_a_copy_may_share(origin: BaseImage, form: str, shares: bool) -> None:
-    assert plan_clone_stages.may_share(origin, form) is shares
+    assert plan_clone.may_share(origin, form) is shares
 
 
 @pytest.mark.parametrize(
@@ -311,5 +311,5 @@ def test_how_a_guest_has_a_file(
 ) -> None:
     live = "<domain/>" if state == "running" else None
     guest = FoundGuest("web1", "1", state, True, False, "<domain/>", live)
-    used = plan_clone_stages.uses(guest, targets, is_stored=is_stored, managed_state=lambda: kept, forget_xml="<x/>")
+    used = plan_clone.uses(guest, targets, is_stored=is_stored, managed_state=lambda: kept, forget_xml="<x/>")
     assert used == expected

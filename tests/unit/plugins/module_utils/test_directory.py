@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     xml_directory,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_directory import Access
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_directory import access_there
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import access_there
 
 DEBIAN, FEDORA = (64055, 106), (107, 36)
 NVRAM = Access("0755", *DEBIAN)

@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import plan_dis
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_pool_files
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
+    NOBODY,
     Answer,
     DiskDevice,
     DiskOrigin,
@@ -25,7 +26,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     Size,
     SizeOf,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import NOBODY
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 

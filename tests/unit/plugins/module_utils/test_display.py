@@ -8,8 +8,11 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_graphics
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import Display, DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    Display,
+    DisplayDefaults,
+    GuestSpec,
+)
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import check_display
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments

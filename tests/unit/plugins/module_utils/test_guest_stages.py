@@ -12,8 +12,11 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.units import derived_mac
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_display import DisplayDefaults
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    DisplayDefaults,
+    FoundGuest,
+    OwnedDisk,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import (
     Missing,
     Offer,

@@ -9,8 +9,15 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hotplug
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import EXPRESS, PCI, Buses, Plug
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    EXPRESS,
+    PCI,
+    Buses,
+    FoundGuest,
+    Grafted,
+    GuestSpec,
+    Plug,
+)
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_changes, plan_guest_steps, plan_live
 
 GUEST = "<domain type='kvm'><os><type machine='{}'>hvm</type></os><devices>{}</devices></domain>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_load import Clocks, guest_percent, host_percent
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.load import Clocks, guest_percent, host_percent
 
 S = 10**9
 

@@ -33,6 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     DiskDevice,
     DiskOrigin,
     Known,
+    Owner,
     Site,
     SiteOf,
     Size,
@@ -40,7 +41,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     ThinPool,
     VolumeGroup,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
     CreateLogicalVolume,
     GrowLogicalVolume,

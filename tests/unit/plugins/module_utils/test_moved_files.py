@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
 from ansible_collections.corral.virt.plugins.module_utils._host import files_start_block
-from ansible_collections.corral.virt.plugins.module_utils._migration.run_hold import Hold
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_copy_offline import Hold
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
     files_header,

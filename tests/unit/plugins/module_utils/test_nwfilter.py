@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_hotplug
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_hotplug import NetworkFilter
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import NetworkFilter
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_nwfilter import CALLS, problems
 from ansible_collections.corral.virt.plugins.module_utils._system.locks import bridge_calls
 

@@ -19,12 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import run_gues
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Undefine
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._power import (
-    files_pacemaker,
-    plan_power,
-    run_pacemaker,
-    run_pacemaker_removal,
-)
+from ansible_collections.corral.virt.plugins.module_utils._power import files_pacemaker, plan_power, run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import (
     Destroy,
     Entrust,
@@ -172,15 +167,15 @@ def test_a_guest_that_another_member_may_run_is_not_removed(
 
     monkeypatch.setattr(command, "run", lambda program, *_words: SAID[program].format('online="true" unclean="false"'))
     monkeypatch.setattr(files_pacemaker, "settle", lambda: asked.append("settled"))
-    monkeypatch.setattr(run_pacemaker_removal, "opened", opened)
+    monkeypatch.setattr(run_pacemaker, "opened", opened)
     monkeypatch.setattr(states, "of_all", of_all)
     asks = ["qemu+tls://hyper2/system"]
     if refused:
         with pytest.raises(Refused, match=refused):
-            run_pacemaker_removal.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
+            run_pacemaker.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
         assert asked == asks
         return
-    plan, again = run_pacemaker_removal.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
+    plan, again = run_pacemaker.entrusted(Plan(tuple(steps)), GONE, RESOURCE)
     assert plan.steps[-1] == Entrust("web1", "guest-web1", "Removed")
     assert asked == ([] if steps else asks) and bool(again) is not bool(steps)
     if again:  # Pacemaker was starting it there
@@ -209,9 +204,9 @@ def test_members_that_may_run_a_guest_are_asked(node: str, asked: bool, monkeypa
         yield uri
 
     monkeypatch.setattr(command, "run", lambda program, *_words: SAID[program].format(node))
-    monkeypatch.setattr(run_pacemaker_removal, "opened", opened)
+    monkeypatch.setattr(run_pacemaker, "opened", opened)
     monkeypatch.setattr(states, "of_all", lambda _connection: [])
-    run_pacemaker_removal.entrusted(Plan(()), GONE, RESOURCE)
+    run_pacemaker.entrusted(Plan(()), GONE, RESOURCE)
     assert uris == (["qemu+tls://hyper2/system"] if asked else [])
 
 
@@ -301,7 +296,7 @@ def test_a_guest_that_pacemaker_starts_elsewhere_meanwhile_stays(
     (tmp_path / "node.xml").write_text("<node/>")
     said = iter([[], ["hyper2 has it running"]])
     monkeypatch.setattr(run_pacemaker, "resource", lambda *_: RESOURCE)
-    monkeypatch.setattr(run_pacemaker_removal, "_elsewhere", lambda _uuid: next(said))
+    monkeypatch.setattr(run_pacemaker, "_elsewhere", lambda _uuid: next(said))
     monkeypatch.setattr(files_pacemaker, "settle", lambda: None)
     with opened(f"test://{tmp_path / 'node.xml'}") as connection:
         connection.defineXML(

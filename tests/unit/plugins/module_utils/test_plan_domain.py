@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes im
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import completed
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_removal import absent, gone
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Owner
 
 SYSTEM = plan_guest_steps.CreateVolume("web1", Volume("default", "a", "/a", 1), "<volume/>")
 LIMITS = {"vcpus.current": 2, "vcpus.maximum": 4, "memory.maximum_kib": 4096}

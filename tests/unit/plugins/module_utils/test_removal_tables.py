@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan, plan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_removal import absent, shared, unrecorded
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import Owner
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Owner
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
 OFF_STATES = ("shutdown", "crashed and off")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_storage
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_same_storage import (
     Device,
     PoolSource,
@@ -176,16 +176,16 @@ POOL = "<pool type='logical'/>"
 def test_what_libvirt_tells_of_a_device() -> None:
     links = (f"{BY_ID}/wwn-0x{NAA}", "/dev/sda")
     for path in ("/dev/sda", f"{BY_ID}/wwn-0x{NAA}"):
-        assert xml_storage.device(path, [CD, NODE], None, None) == {"size_bytes": 8, "links": links}
-    assert xml_storage.device("/dev/sdb", [CD, NODE], None, None) is None
-    assert xml_storage.device("/dev/sr0", [CD, NODE], None, None) == {"size_bytes": 0, "links": ("/dev/sr0",)}
-    assert xml_storage.device("/dev/vg/a", [NODE], VOLUME, POOL) == {
+        assert xml_host.device(path, [CD, NODE], None, None) == {"size_bytes": 8, "links": links}
+    assert xml_host.device("/dev/sdb", [CD, NODE], None, None) is None
+    assert xml_host.device("/dev/sr0", [CD, NODE], None, None) == {"size_bytes": 0, "links": ("/dev/sr0",)}
+    assert xml_host.device("/dev/vg/a", [NODE], VOLUME, POOL) == {
         "size_bytes": 9,
         "links": ("/dev/vg/a",),
         "pool_type": "logical",
         "key": "aa-bb",
     }
-    assert xml_storage.device("/dev/sda", [NODE], VOLUME, POOL) == {
+    assert xml_host.device("/dev/sda", [NODE], VOLUME, POOL) == {
         "size_bytes": 8,
         "links": links,
         "pool_type": "logical",
@@ -197,10 +197,10 @@ def test_a_logical_volume_has_the_number_of_its_disk() -> None:
     """A copy of the disk has the UUIDs of its volumes."""
     extents = "<source><device path='/dev/sda'><extent start='0' end='8'/></device>{}</source>"
     volume = "<volume><key>aa-bb</key><capacity>8</capacity>{}</volume>"
-    one = xml_storage.device("/dev/vg/a", [CD, NODE], volume.format(extents.format("")), POOL)
+    one = xml_host.device("/dev/vg/a", [CD, NODE], volume.format(extents.format("")), POOL)
     assert one is not None and identified(Device(**one)) == {"LVM volume": "aabb", "WWN": NAA}
     striped = volume.format(extents.format("<device path='/dev/sdb'/>"))
-    two = xml_storage.device("/dev/vg/a", [CD, NODE], striped, POOL)
+    two = xml_host.device("/dev/vg/a", [CD, NODE], striped, POOL)
     assert two is not None and identified(Device(**two)) == {"LVM volume": "aabb"}
 
 
@@ -214,5 +214,5 @@ def test_a_logical_volume_has_the_number_of_its_disk() -> None:
     ],
 )
 def test_what_libvirt_tells_of_a_pool(source: str, servers: tuple[str, ...], name: str) -> None:
-    found = xml_storage.pool_source(f"<pool type='rbd'><source>{source}</source></pool>")
+    found = xml_host.pool_source(f"<pool type='rbd'><source>{source}</source></pool>")
     assert found == {"type": "rbd", "servers": servers, "name": name}

@@ -14,13 +14,13 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_disk impor
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_customize, plan_seed
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
+    NOBODY,
     Customizing,
     DiskDevice,
     Known,
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_record import NOBODY
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 

@@ -36,6 +36,10 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import 
     usages,
 )
 from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import (
+    Install,
+    Request,
+    SetMode,
+    SetTrust,
     check_set,
     check_state,
     decide,
@@ -48,7 +52,6 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import (
     unknown_crls,
 )
 from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls import plan as plan_all
-from ansible_collections.corral.virt.plugins.module_utils._tls.plan_tls_steps import Install, Request, SetMode, SetTrust
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_options import install, read_trust, wanted
 

@@ -20,8 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import IDENTITIES, TlsSpec
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import Authorities
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import OLDEST
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca_pairs import given
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import OLDEST, given
 
 GOAL = TlsSpec(IDENTITIES["libvirt"], "hyper1", ("10.0.0.1", "fd00::1", "hyper1"), datetime.timedelta(days=30))
 

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._inventory import host_keys
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import known_hosts
 
 
 def key(kind: str = "ssh-ed25519", inside: str | None = None, rest: bytes = bytes(36)) -> str:
@@ -22,7 +22,7 @@ def made(name: object, ssh_host_key: object = None) -> dict[str, t.Any]:
 
 @pytest.mark.parametrize("kind", ["ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256"])
 def test_keys_of_guests_placed_there_are_trusted(kind: str) -> None:
-    trusted = host_keys.trusted(
+    trusted = known_hosts.trusted(
         {"web1": "hyper1"}, {"hyper1": made("web1", key(kind)), "hyper2": {"skipped": True}, "hyper3": None}
     )
     assert trusted == ([{"name": "web1", "ssh_host_key": key(kind)}], [])
@@ -30,7 +30,7 @@ def test_keys_of_guests_placed_there_are_trusted(kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["db1", "firewall", "web1\x1b[2K", "*", "web1,db1", None, ["web1"], {"a": 1}])
 def test_a_hypervisor_gives_no_keys_for_guests_elsewhere(name: object) -> None:
-    keys, [warning] = host_keys.trusted({"web1": "hyper1", "db1": "hyper2"}, {"hyper1": made(name)})
+    keys, [warning] = known_hosts.trusted({"web1": "hyper1", "db1": "hyper2"}, {"hyper1": made(name)})
     assert keys == []
     assert warning.startswith("hyper1 reports a host key for ") and warning.isprintable()
 
@@ -41,7 +41,7 @@ def test_a_hypervisor_gives_no_keys_for_guests_elsewhere(name: object) -> None:
      "ssh-ed25519 ", key(inside="ssh-rsa"), "ssh-ed25519 AAAA", "ssh-ed25519 A", 7, ["x"], key().replace(" ", "\t")],
 )  # fmt: skip
 def test_what_is_no_single_public_key_becomes_no_line(text: object) -> None:
-    keys, [warning] = host_keys.trusted({"web1": "hyper1"}, {"hyper1": made("web1", text)})
+    keys, [warning] = known_hosts.trusted({"web1": "hyper1"}, {"hyper1": made("web1", text)})
     assert (keys, warning) == ([], "hyper1 reports a host key for web1 that is not a public SSH key: it is not trusted")
 
 
@@ -49,4 +49,4 @@ def test_what_is_no_single_public_key_becomes_no_line(text: object) -> None:
     "result", [None, "x", {"results": "x"}, {"results": {"name": "web1"}}, {"results": ["x", None, {}]}]
 )
 def test_answers_of_any_form_break_nothing(result: object) -> None:
-    assert host_keys.trusted({"web1": "hyper1"}, {"hyper1": result}) == ([], [])
+    assert known_hosts.trusted({"web1": "hyper1"}, {"hyper1": result}) == ([], [])

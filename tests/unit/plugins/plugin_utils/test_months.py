@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each
-from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca, expiry
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca, signed_certificates
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import Authorities
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
@@ -458,7 +458,7 @@ def test_a_host_that_lies_harms_nobody_else(cloud: Cloud, lie: dict[str, t.Any])
     cloud.answer = lambda ask: lambda params: {**ask(params), **lie}
     cloud.visit("h3")
     cloud.answer = lambda ask: ask
-    assert not expiry.warnings(str(cloud.place / "ca"), now=cloud.now)
+    assert not signed_certificates.expiry_warnings(str(cloud.place / "ca"), now=cloud.now)
     assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
     cloud.play()
     assert not cloud.refusals()

@@ -14,7 +14,7 @@ from ansible.template import trust_as_template
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS
-from ansible_collections.corral.virt.plugins.plugin_utils._guests.yaml_variables import untagged, written
+from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import untagged, written
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_inventory, salt_sources, salt_yaml
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.salt_trees import Trees
 

@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import time
 import typing as t
+
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 _IDLE = ("idle", "iowait")
 
@@ -39,3 +43,20 @@ def guest_percent(before: Clocks, after: Clocks, uuid: str, vcpus: int) -> float
 def _rounded(part_ns: int, total_ns: int) -> float | None:
     """The part in percent; None if the total is 0, or the part negative, as after a guest's restart."""
     return round(100 * part_ns / total_ns, 1) if total_ns > 0 and part_ns >= 0 else None
+
+
+def clocks(connection: Connection) -> Clocks:
+    """Processor times so far; those that the driver does not count are left out."""
+    host: dict[str, int] = {}
+    with contextlib.suppress(libvirt.libvirtError):
+        host = connection.getCPUStats(libvirt.VIR_NODE_CPU_STATS_ALL_CPUS, 0)
+    with explained("read the guests of", connection.getURI()):
+        found = connection.getAllDomainStats(
+            libvirt.VIR_DOMAIN_STATS_CPU_TOTAL, libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
+        )
+    guests = {}
+    for domain, statistics in found:
+        with contextlib.suppress(libvirt.libvirtError):  # it has gone meanwhile
+            # Where the host has no cgroup controller for it, libvirt counts only when it is asked for one guest.
+            guests[domain.UUIDString()] = statistics["cpu.time"] if "cpu.time" in statistics else domain.info()[4]
+    return Clocks(time.monotonic_ns(), host, guests)
