@@ -26,16 +26,15 @@ class BackupStep(GuestStep):
 class CreateRepository(BackupStep):
     """Mark an empty directory as a repository."""
 
+    template = "create backup repository {0.path}"
     path: str
-
-    def __str__(self) -> str:
-        return f"create backup repository {self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
 class DiscardPart(BackupStep):
     """Delete what an interrupted run had copied."""
 
+    template = "delete the interrupted backup {0.ident} of {0.guest}"
     look: t.ClassVar[Look | None] = Look(
         at="that the folder is a part, which nothing stands on, and no job writes to it",
         holds="the guest's lock on this host",
@@ -45,14 +44,12 @@ class DiscardPart(BackupStep):
 
     ident: str
 
-    def __str__(self) -> str:
-        return f"delete the interrupted backup {self.ident} of {self.guest}"
-
 
 @dataclasses.dataclass(frozen=True)
 class DropCheckpoint(BackupStep):
     """Delete a checkpoint whose point was not finished, or is not the newest; an older one gets its changes."""
 
+    template = "delete checkpoint {0.name} of {0.guest}"
     look: t.ClassVar[Look | None] = Look(
         at="UUID, name, and that it belongs to the repository",
         holds="",
@@ -64,29 +61,22 @@ class DropCheckpoint(BackupStep):
     repository: str = dataclasses.field(repr=False)
     lost: bool = False  # a bitmap of it is missing or broken, so that libvirt may only forget it
 
-    def __str__(self) -> str:
-        return f"delete checkpoint {self.name} of {self.guest}"
-
 
 @dataclasses.dataclass(frozen=True)
 class RedefineCheckpoint(BackupStep):
     """Let libvirt know a checkpoint again whose bitmaps came with the disks, as after a migration."""
 
+    template = "let libvirt know checkpoint {0.name} of {0.guest} again"
     name: str
     ident: str  # of the point that keeps its document
-
-    def __str__(self) -> str:
-        return f"let libvirt know checkpoint {self.name} of {self.guest} again"
 
 
 @dataclasses.dataclass(frozen=True)
 class StartPoint(BackupStep):
     """Create the folder of a point, with what is planned, and copies of definition, UEFI variables, TPM and seed."""
 
+    template = "begin a backup of {0.guest}"
     point: BackupPoint
-
-    def __str__(self) -> str:
-        return f"begin a backup of {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,14 +104,12 @@ class PushDisks(BackupStep):
 class CopyDisk(BackupStep):
     """Copy a disk of a guest that is off, which cannot start meanwhile."""
 
+    template = "copy disk {0.target} of {0.guest} ({0.reason})"
     point: BackupPoint
     target: str
     path: str
     format: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"copy disk {self.target} of {self.guest} ({self.reason})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,51 +215,43 @@ class ForgetCheckpoints(BackupStep):
 class RestoreState(BackupStep):
     """Restore UEFI variables, TPM state or the seed to a new file or directory."""
 
+    template = "restore {0.path} of {0.guest} from backup {0.point.id}"
     point: BackupPoint
     file: str
     path: str
-
-    def __str__(self) -> str:
-        return f"restore {self.path} of {self.guest} from backup {self.point.id}"
 
 
 @dataclasses.dataclass(frozen=True)
 class DefineRestored(BackupStep):
     """Define a guest that is not there yet."""
 
+    template = "define {0.guest}"
     xml: str = dataclasses.field(repr=False)
     paths: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # of its disks and seed
     settled: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # all that was restored for it
     stops: tuple[str, ...] = dataclasses.field(default=(), repr=False)  # disks that pause it if they cannot be read
-
-    def __str__(self) -> str:
-        return f"define {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class StartRestored(BackupStep):
     """Start the restored guest."""
 
-    def __str__(self) -> str:
-        return f"start {self.guest}"
+    template = "start {0.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class ResumeRestored(BackupStep):
     """Resume the restored guest, which an I/O error has paused."""
 
-    def __str__(self) -> str:
-        return f"resume {self.guest}"
+    template = "resume {0.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class KeepPoint(BackupStep):
     """Note in the repository that the guest runs on a point, and let QEMU read that."""
 
+    template = "keep backup {0.point.id} until {0.guest} has all of it"
     point: BackupPoint
-
-    def __str__(self) -> str:
-        return f"keep backup {self.point.id} until {self.guest} has all of it"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,33 +270,27 @@ class PauseOnErrors(BackupStep):
 class RelinkDisk(BackupStep):
     """Let a disk stand on its point again: it was copied, and QEMU died before all of the copy was on the disk."""
 
+    template = "let disk {0.target} of {0.guest} stand on backup {0.point.id} again"
     point: BackupPoint
     target: str
     path: str
-
-    def __str__(self) -> str:
-        return f"let disk {self.target} of {self.guest} stand on backup {self.point.id} again"
 
 
 @dataclasses.dataclass(frozen=True)
 class VerifyPoint(BackupStep):
     """Check the files of the point that the guest runs on."""
 
+    template = "check backup {0.point.id}, on which {0.guest} runs"
     point: BackupPoint
-
-    def __str__(self) -> str:
-        return f"check backup {self.point.id}, on which {self.guest} runs"
 
 
 @dataclasses.dataclass(frozen=True)
 class PullDisk(BackupStep):
     """Copy what a disk reads from the repository into it while the guest runs."""
 
+    template = "copy disk {0.target} of {0.guest} from backup {0.ident} while it runs"
     target: str
     ident: str  # of the point
-
-    def __str__(self) -> str:
-        return f"copy disk {self.target} of {self.guest} from backup {self.ident} while it runs"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,23 +92,19 @@ class BeginProof(BackupStep):
     later runs what this one has made.
     """
 
+    template = "define {0.guest}, an isolated copy of {0.of}, with its disks in {0.directory}"
     xml: str = dataclasses.field(repr=False)
     directory: str
     of: str
-
-    def __str__(self) -> str:
-        return f"define {self.guest}, an isolated copy of {self.of}, with its disks in {self.directory}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Isolate(BackupStep):
     """Create a network that leads nowhere, until the host boots at most; its bridge is down, so no frame passes it."""
 
+    template = "create network {0.guest}, whose bridge {0.bridge} is down"
     xml: str = dataclasses.field(repr=False)
     bridge: str
-
-    def __str__(self) -> str:
-        return f"create network {self.guest}, whose bridge {self.bridge} is down"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +138,7 @@ _TOLD = {
 class RemoveProof(BackupStep):
     """Switch off a guest that was made to prove a backup, and remove its network, its disks and its definition."""
 
+    template = "remove {0.guest} with {0.directory} and its network"
     look: t.ClassVar[Look | None] = Look(
         at="UUID, name, and the sealed record that it is a proof, with the directory of its disks",
         holds="the lock of proofs on this host",
@@ -151,19 +148,14 @@ class RemoveProof(BackupStep):
 
     directory: str
 
-    def __str__(self) -> str:
-        return f"remove {self.guest} with {self.directory} and its network"
-
 
 @dataclasses.dataclass(frozen=True)
 class RecordProof(BackupStep):
     """Record in the repository how the restore of a backup went."""
 
+    template = "record the proof of backup {0.point} of {0.of}"
     point: str
     of: str
-
-    def __str__(self) -> str:
-        return f"record the proof of backup {self.point} of {self.of}"
 
 
 @dataclasses.dataclass(frozen=True)

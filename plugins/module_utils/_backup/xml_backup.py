@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKUP_OF
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import drop, make, parse, text
 
 
 def backup(files: t.Mapping[str, str], since: t.Mapping[str, str], targets: t.Iterable[str]) -> str:
@@ -60,8 +60,7 @@ def with_definition(checkpoint_xml: str, definition: str) -> str:
     without the checkpoint below, which was deleted when the point was complete.
     """
     root = parse(checkpoint_xml)
-    for then in [*root.findall("domain"), *root.findall("parent")]:
-        root.remove(then)
+    drop([*root.findall("domain"), *root.findall("parent")])
     root.append(parse(definition))
     return text(root)
 

@@ -9,7 +9,15 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import connect
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, sealed
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
+    Element,
+    child,
+    drop,
+    make,
+    parse,
+    resolve,
+    text,
+)
 
 # Devices that reach nothing outside of the guest, once what follows has seen to their sources. All others are left out.
 _KEPT = (
@@ -39,8 +47,7 @@ def isolated(xml: str, *, name: str, kept: t.Collection[str], log: str) -> Isola
     root = parse(xml)
     notes = [*_without_own_namespaces(root)]
     for tag in _OF_THE_HOST:
-        for element in root.findall(tag):
-            root.remove(element)
+        drop(root.findall(tag))
     for vcpu in root.findall("vcpu"):
         vcpu.attrib.pop("cpuset", None)
     devices = root.find("devices")
@@ -53,8 +60,7 @@ def isolated(xml: str, *, name: str, kept: t.Collection[str], log: str) -> Isola
         connect(interface, name)
     for disk in devices.findall("disk"):
         _empty(disk, kept)
-    for video in devices.findall("video/model/acceleration"):
-        video.getparent().remove(video)
+    drop(devices.findall("video/model/acceleration"))
     has_console = _log(devices, log)
     has_agent = devices.find(f"channel/target[@name='{AGENT_CHANNEL}']") is not None
     return Isolated(text(root), tuple(notes), has_agent, has_console)
@@ -94,8 +100,7 @@ def _of_channel(channel: Element, kind: str) -> str | None:
         return ""
     if kind != "unix" or channel.find(f"target[@name='{AGENT_CHANNEL}']") is None:
         return f"channel ({kind})"
-    for source in channel.findall("source"):
-        channel.remove(source)
+    drop(channel.findall("source"))
     return None
 
 
@@ -117,8 +122,7 @@ def _empty(disk: Element, kept: t.Collection[str]) -> None:
     """Take the medium out of a drive, unless it was restored: others may change it, or it may not be there."""
     if disk.get("device") not in ("cdrom", "floppy") or _file(disk) in kept:
         return
-    for part in [*disk.findall("source"), *disk.findall("backingStore")]:
-        disk.remove(part)
+    drop([*disk.findall("source"), *disk.findall("backingStore")])
     disk.set("type", "file")
 
 
@@ -131,8 +135,7 @@ def _log(devices: Element, path: str) -> bool:
     ports = [*devices.findall("serial"), *devices.findall("console"), *devices.findall("parallel")]
     for port in ports:
         for part in ("source", "protocol", "log"):
-            for element in port.findall(part):
-                port.remove(element)
+            drop(port.findall(part))
         port.set("type", "pty" if port.tag != "parallel" else "null")
     first = next((port for port in ports if port.tag != "parallel"), None)
     if first is not None:

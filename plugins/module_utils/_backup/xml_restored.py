@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     Element,
     child,
     copied,
+    drop,
     make,
     parse,
     resolve,
@@ -69,8 +70,7 @@ def definition(
 
 def _record(root: t.Any, volumes: t.Sequence[OwnedVolume]) -> None:
     for tag in _OF_THEN:
-        for element in root.findall(f"metadata/{resolve('corral:guest')}/{resolve('corral:' + tag)}"):
-            element.getparent().remove(element)
+        drop(root.findall(f"metadata/{resolve('corral:guest')}/{resolve('corral:' + tag)}"))
     child(root, "metadata")
     row.graft(root, {"volumes": RECORD["volumes"]}, {"volumes": tuple(volumes)})
 
@@ -78,8 +78,7 @@ def _record(root: t.Any, volumes: t.Sequence[OwnedVolume]) -> None:
 def _noted(xml: str, note: xml_backed.BackupNote, uuid: str) -> str:
     root = parse(xml)
     metadata = child(root, "metadata")
-    for former in metadata.findall(resolve("corral-backup:guest")):
-        metadata.remove(former)
+    drop(metadata.findall(resolve("corral-backup:guest")))
     told = parse(xml_backed.document(note, uuid))
     make(metadata, "corral-backup:guest", **dict(told.attrib))
     return text(root)
@@ -93,8 +92,7 @@ def pausing(xml: str, targets: t.Collection[str]) -> tuple[str, tuple[str, ...]]
     for disk in root.iterfind("devices/disk"):
         target, driver = disk.find("target").get("dev"), disk.find("driver")
         if target in targets:
-            for store in disk.findall("backingStore"):
-                disk.remove(store)
+            drop(disk.findall("backingStore"))
             if driver.get("error_policy") is None and driver.get("rerror_policy") is None:
                 driver.set("error_policy", "stop")
                 stops.append(target)
@@ -163,15 +161,13 @@ def _let_be_file(disk: Element, path: str, form: str) -> None:
     """Let a disk be a file without a backing chain."""
     source = disk.find("source")
     if disk.get("type") != "file":  # what told of a device or a server
-        for below in list(source):
-            source.remove(below)
+        drop(source)
     source.attrib.clear()
     source.set("file", path)
     disk.set("type", "file")
     if disk.get("device") == "lun":
         disk.set("device", "disk")
-    for store in disk.findall("backingStore"):
-        disk.remove(store)
+    drop(disk.findall("backingStore"))
     driver = disk.find("driver")
     (make(disk, "driver", name="qemu") if driver is None else driver).set("type", form)
 

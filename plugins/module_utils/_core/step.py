@@ -24,9 +24,13 @@ class Look:
 class Step:
     """One change of the world, in one verb, on one object; its text is for humans."""
 
+    template: t.ClassVar[str] = ""  # its text: `{0.path}` is its field or property; or a class has its own `__str__`
     changes: t.ClassVar[bool] = True  # False for waiting: it leaves the world as it is
     # Of a step that destroys something: its doer must be a `Looked` (a test); None where it can be undone.
     look: t.ClassVar[Look | None] = None
+
+    def __str__(self) -> str:
+        return self.template.format(self)
 
     @property
     def verb(self) -> str:

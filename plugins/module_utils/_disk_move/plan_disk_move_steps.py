@@ -120,6 +120,7 @@ def _as(form: str) -> str:
 class Pivot(GuestStep):
     """Let the running guest use the copy alone."""
 
+    template = "switch disk {0.target} of running {0.guest} to {0.to}"
     look: t.ClassVar[Look | None] = Look(
         at="UUID; that the disk is still the one that is copied, into the file that the mark tells of",
         holds="the copy follows each write until then",
@@ -133,40 +134,31 @@ class Pivot(GuestStep):
     to: str
     pool: str = dataclasses.field(default="", repr=False)  # of the copy, and its mark
 
-    def __str__(self) -> str:
-        return f"switch disk {self.target} of running {self.guest} to {self.to}"
-
 
 @dataclasses.dataclass(frozen=True)
 class Remember(GuestStep):
     """Record that the new file was made for the guest, and the old one is no longer its."""
 
+    template = "record that disk {0.to} is of {0.guest}"
     uuid: str = dataclasses.field(repr=False)
     path: str
     to: str
-
-    def __str__(self) -> str:
-        return f"record that disk {self.to} is of {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Finish(GuestStep):
     """Remove the mark."""
 
+    template = "record that {0.name} of pool {0.pool} is complete"
     pool: str
     name: str
-
-    def __str__(self) -> str:
-        return f"record that {self.name} of pool {self.pool} is complete"
 
 
 @dataclasses.dataclass(frozen=True)
 class FinishLogical(GuestStep):
     """Remove the mark of a logical volume."""
 
+    template = "record that {0.path} of pool {0.pool} is complete"
     pool: str
     path: str
     tag: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"record that {self.path} of pool {self.pool} is complete"

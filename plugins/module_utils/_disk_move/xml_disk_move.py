@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop, make, parse, text
 
 
 def destination(path: str, form: str) -> str:
@@ -47,8 +47,7 @@ def moved(xml: str, name: str, path: str, form: str, owned: t.Sequence[OwnedVolu
     _place(disk, source, path)
     driver.set("type", form)
     if form != "qcow2":  # with which alone libvirt accepts these
-        for part in (*driver.iterfind("metadata_cache"), *disk.iterfind("backingStore")):
-            part.getparent().remove(part)
+        drop((*driver.iterfind("metadata_cache"), *disk.iterfind("backingStore")))
     if owned is not None:
         child(root, "metadata")
         fields_record.RECORD["volumes"].write(root, owned)

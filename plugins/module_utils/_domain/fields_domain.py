@@ -34,6 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     Element,
     child,
     copied,
+    drop,
     make,
     parse,
     resolve,
@@ -65,17 +66,14 @@ def _same_order(found: tuple[str, ...] | None, wanted: tuple[str, ...]) -> bool:
 def _forget_cpu(root: Element) -> None:
     """Remove model, vendor, features and checks, which belong to the former mode."""
     cpu = child(root, "cpu")
-    for found in [found for tag in ("model", "vendor", "feature") for found in cpu.findall(tag)]:
-        cpu.remove(found)
+    drop([found for tag in ("model", "vendor", "feature") for found in cpu.findall(tag)])
     for attribute in ("match", "check", "migratable"):
         cpu.attrib.pop(attribute, None)
 
 
 def _forget_hyperv(root: Element) -> None:
     """Remove single features, which do not apply to the host's whole set."""
-    for hyperv in root.findall("features/hyperv"):
-        for feature in list(hyperv):
-            hyperv.remove(feature)
+    drop(root.iterfind("features/hyperv/*"))
 
 
 def _forget_video(root: Element) -> None:
@@ -83,16 +81,14 @@ def _forget_video(root: Element) -> None:
     for model in root.xpath("devices/video/model[@heads!='1']"):
         model.attrib.pop("heads")
     for part in ("acceleration", "resolution"):
-        for old in root.findall(f"devices/video/model/{part}"):
-            old.getparent().remove(old)
+        drop(root.findall(f"devices/video/model/{part}"))
 
 
 def _forget_nvram(root: Element) -> None:
     """Remove a source of the variables, which would contradict the path."""
     for nvram in root.findall("os/nvram"):
         nvram.attrib.pop("type", None)
-        for source in nvram.findall("source"):
-            nvram.remove(source)
+        drop(nvram.findall("source"))
 
 
 class Firmware(Row):
@@ -147,8 +143,7 @@ class Resolution(Row):
     def write(self, element: Element, value: t.Any) -> None:
         """Set both attributes, or remove the element."""
         if value == "":
-            for old in element.findall(self.path):
-                old.getparent().remove(old)
+            drop(element.findall(self.path))
             return
         for step in self.path.split("/"):
             element = child(element, step)
@@ -592,8 +587,7 @@ def graft(xml: str, wanted: GuestSpec, remembered: t.Mapping[str, t.Any] | None 
         changes += fields_graphics.graft(root, wanted.graphics)
     if any(change.where.startswith("serials[") for change in changes) and root.find("devices/serial") is None:
         # from which libvirt would make the port anew
-        for console in root.xpath("devices/console[target/@type='serial']"):
-            console.getparent().remove(console)
+        drop(root.xpath("devices/console[target/@type='serial']"))
     if any(re.match(r"(serials|consoles)\[", change.where) for change in changes):
         _mirror(root)
     _finish(root)
@@ -733,12 +727,10 @@ def _finish(root: Element) -> None:
             if found.get(attribute) is None:
                 found.set(attribute, value)
     _one_console(root)
-    for address in root.findall("devices/video/model[@type='ramfb']/../address"):  # it has no place on a bus
-        address.getparent().remove(address)
+    drop(root.findall("devices/video/model[@type='ramfb']/../address"))  # it has no place on a bus
     if root.find("devices/*/boot") is not None:
         # An order by device leaves no room for one by kind, which libvirt writes (`hd`) when nobody says anything.
-        for kind in root.findall("os/boot"):
-            kind.getparent().remove(kind)
+        drop(root.findall("os/boot"))
 
 
 def _one_console(root: Element) -> None:
@@ -751,8 +743,7 @@ def _one_console(root: Element) -> None:
     if console is not None and (target is None or target.get("type") in (None, "serial")):
         console.set("type", serial.get("type"))
         for tag in ("source", "protocol", "log"):
-            for old in console.findall(tag):
-                console.remove(old)
+            drop(console.findall(tag))
             console.extend(copied(part) for part in serial.findall(tag))
 
 

@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop, make
 
 _PORT = k.integer(5900, 65535, also=(-1,))
 
@@ -38,8 +38,7 @@ class Tls(Row):
 def _forget_type(device: Element) -> None:
     """Remove SPICE's channels, compression, clipboard and so on, which do not apply to VNC."""
     device.attrib.pop("defaultMode", None)
-    for part in [part for part in device if part.tag != "listen"]:
-        device.remove(part)
+    drop([part for part in device if part.tag != "listen"])
 
 
 # Not a secret, whatever its name suggests to checkers.
@@ -103,8 +102,7 @@ def graft(root: Element, wanted: t.Mapping[str, t.Any]) -> list[Change]:
     device = first(root, wanted.get("type"))
     if wanted.get("type") == "none":
         gone = devices.findall("graphics")
-        for found in gone:
-            devices.remove(found)
+        drop(gone)
         return [Change("graphics", ", ".join(found.get("type") for found in gone), None)] if gone else []
     if device is None:
         device = make(devices, "graphics", type=wanted.get("type") or "vnc", autoport="yes")

@@ -17,15 +17,14 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows im
     same_mac,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, drop, make
 
 
 def forget_source(device: Element) -> None:
     """Remove the source of a device, which would contradict its new type."""
     for source in device.findall("source"):
         source.attrib.clear()
-        for part in list(source):
-            source.remove(part)
+        drop(source)
     for place in device.findall("address") if device.tag == "hostdev" else ():
         device.remove(place)  # on a bus of the guest that the new type may not be on
 
@@ -66,8 +65,7 @@ class PciAddress(PlugRow):
         for step in way:
             found = element.find(step)
             element = make(element, step) if found is None else found
-        for old in element.findall(last):
-            element.remove(old)
+        drop(element.findall(last))
         if value == "":
             return
         domain, bus, rest = value.split(":")

@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import (
     Element,
     canonical,
     child,
+    drop,
     parse,
     resolve,
     text,
@@ -138,8 +139,7 @@ def fingerprint(xml: str) -> str:
 def _without_ours(xml: str) -> Element:
     root = parse(xml)
     metadata = root.find("metadata")
-    for mark in [] if metadata is None else [each for each in metadata if each.tag in map(resolve, _OURS)]:
-        metadata.remove(mark)
+    drop([] if metadata is None else [each for each in metadata if each.tag in map(resolve, _OURS)])
     if metadata is not None and not len(metadata):
         root.remove(metadata)
     return root

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.list_item import
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_interface import PciAddress
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, Table, Values, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop
 
 _SECRETS = {"iscsi": "iscsi", "rbd": "ceph"}  # what libvirt calls a secret for a protocol
 _PROTOCOLS = ("nbd", "iscsi", "rbd")
@@ -25,8 +25,7 @@ _PROTOCOL = "network.protocol"
 def forget_source(device: Element) -> None:
     """Remove what belongs to the source: it, its backing chain, mirror and login."""
     for tag in ("source", "backingStore", "mirror", "auth"):
-        for old in device.findall(tag):
-            device.remove(old)
+        drop(device.findall(tag))
 
 
 _OF_NO_MEDIUM = {"index", "startupPolicy"}  # of the source of a drive, also of an empty one
@@ -50,15 +49,13 @@ def eject(device: Element) -> None:
 
 def forget_chain(device: Element) -> None:
     """Remove the backing chain and mirror, as the bytes become others."""
-    for old in (*device.findall("backingStore"), *device.findall("mirror")):
-        device.remove(old)
+    drop((*device.findall("backingStore"), *device.findall("mirror")))
 
 
 def _forget_hosts(device: Element) -> None:
     """Remove the servers: another one has other bytes."""
     forget_chain(device)
-    for host in device.findall("source/host"):
-        host.getparent().remove(host)
+    drop(device.findall("source/host"))
 
 
 def _become_network(device: Element) -> None:
@@ -119,8 +116,7 @@ class Login(Auth):
         if value != "":
             super().write(element, value)
             return
-        for auth in (*element.findall("auth"), *element.findall("source/auth")):
-            auth.getparent().remove(auth)
+        drop((*element.findall("auth"), *element.findall("source/auth")))
 
 
 def _without_secret(device: Element) -> None:
@@ -146,8 +142,7 @@ class HostsRow(Items):
         """Write the servers, and return the changes by server."""
         changes = self._forget_twins(root, where)
         if any(item.state == "present" for item in wanted):
-            for host in root.findall("source/host[@socket]"):
-                host.getparent().remove(host)
+            drop(root.findall("source/host[@socket]"))
         listed = {item.name for item in wanted}
         gone = [Item(name, state="absent") for name, _host in self.names(root) if name not in listed]
         changes += super().graft(root, (*wanted, *gone), where)

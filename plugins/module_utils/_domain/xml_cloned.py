@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.fields_domain 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import APART, OriginalDisk
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import LIBOSINFO
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop, parse, text
 
 _KEPT = {"tags": DOMAIN["tags"], "login_user": DOMAIN["login_user"]}
 _SYSTEM = f"{{{LIBOSINFO}}}"  # says which system it is, not which guest
@@ -57,8 +57,7 @@ def document(xml: str, *, name: str, uuid: str) -> str:
     child(root, "name").text = name
     child(root, "uuid").text = uuid
     seeds = [one for one in root.findall("devices/disk") if fields_disk.name_of(one) == "seed"]
-    for element in [*seeds, *_matches(root, _ELEMENTS)]:
-        element.getparent().remove(element)
+    drop([*seeds, *_matches(root, _ELEMENTS)])
     for attribute in _matches(root, _ATTRIBUTES):
         attribute.getparent().attrib.pop(attribute.attrname)
     for element in _matches(root, _TEXTS):

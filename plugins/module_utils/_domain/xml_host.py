@@ -7,7 +7,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, drop, make, parse, text
 
 
 def host(xml: str) -> dict[str, t.Any]:
@@ -39,8 +39,7 @@ def _host_cpu(root: Element) -> str:
     if cpu is None:
         return ""
     plain = copied(cpu)
-    for counter in plain.findall("counter"):
-        plain.remove(counter)
+    drop(plain.findall("counter"))
     return text(plain)
 
 

@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_remote import NVME, has_medium
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import variables
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop, parse, text
 
 # What QEMU writes beside disks, where its definition says so: the state of a TPM, the content of an NVDIMM, firmware
 # with its variables, crash logs.
@@ -185,8 +185,7 @@ def _follow(root: Element, live: Element) -> None:
             source.set(place, other.get(place) or "")
         if moved:
             child(disk, "driver").set("type", twin.find("driver").get("type"))
-            for below in disk.findall("backingStore"):
-                disk.remove(below)
+            drop(disk.findall("backingStore"))
 
 
 def _paths(root: Element) -> t.Iterator[tuple[Element, str]]:

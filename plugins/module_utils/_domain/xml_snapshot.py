@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, path_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import AGENT_CHANNEL, OURS
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, make, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, copied, drop, make, parse, text
 
 
 class GuestDisk(t.NamedTuple):
@@ -134,7 +134,7 @@ def with_files(xml: str, moved: t.Mapping[str, tuple[str, str]], located: Locate
             _set_file(disk, to[0])
             _set_format(disk, to[1])
         elif any(_path(below, located) in moved for below in disk.iterfind(".//backingStore")):
-            _forget_chain(disk)
+            drop(disk.findall("backingStore"))
     return text(root)
 
 
@@ -143,7 +143,7 @@ def without_chains(xml: str, merged: t.Collection[str]) -> str | None:
     root, found = parse(xml), False
     for disk in root.iterfind("devices/disk"):
         if any(_path(below, lambda _pool, _volume: None) in merged for below in disk.iterfind(".//backingStore")):
-            _forget_chain(disk)
+            drop(disk.findall("backingStore"))
             found = True
     return text(root) if found else None
 
@@ -179,8 +179,7 @@ def _keep_record(then: Element, present: Element) -> None:
     metadata = then.find("metadata")
     if metadata is None:
         metadata = make(then, "metadata")
-    for element in [one for one in metadata if one.tag in ours]:
-        metadata.remove(element)
+    drop([one for one in metadata if one.tag in ours])
     for element in [one for tag in ours for one in present.iterfind(f"metadata/{tag}")]:
         metadata.append(copied(element))
 
@@ -193,12 +192,7 @@ def _set_file(disk: Element, path: str) -> None:
     block = path.startswith("/dev/")
     source.attrib.update({**kept, "dev" if block else "file": path})
     disk.set("type", "block" if block else "file")
-    _forget_chain(disk)
-
-
-def _forget_chain(disk: Element) -> None:
-    for store in disk.findall("backingStore"):
-        disk.remove(store)
+    drop(disk.findall("backingStore"))
 
 
 def _set_format(disk: Element, form: str) -> None:

@@ -108,39 +108,32 @@ class Define(GuestStep):
 class Rename(GuestStep):
     """Give a guest that is off another name; its UUID and its files stay."""
 
+    template = "rename {0.guest} to {0.to}"
     to: str
-
-    def __str__(self) -> str:
-        return f"rename {self.guest} to {self.to}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Attach(GuestStep):
     """Plug a device into the running guest."""
 
+    template = "attach {0.what} to running {0.guest}"
     what: str
     xml: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"attach {self.what} to running {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Detach(Attach):
     """Unplug a device from the running guest."""
 
-    def __str__(self) -> str:
-        return f"detach {self.what} from running {self.guest}"
+    template = "detach {0.what} from running {0.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class SetVcpus(GuestStep):
     """Change the number of vCPUs of the running guest."""
 
+    template = "set {0.count} vcpus on running {0.guest}"
     count: int
-
-    def __str__(self) -> str:
-        return f"set {self.count} vcpus on running {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,25 +151,21 @@ class SetMemory(GuestStep):
 class SetMetadata(GuestStep):
     """Give the running guest its new title, description, operating system and record of ours."""
 
+    template = "set metadata of running {0.guest}"
     title: str | None = None
     description: str | None = None
     record: str = dataclasses.field(default="", repr=False)
     osinfo: str | None = None  # libosinfo's element; None leaves it alone
-
-    def __str__(self) -> str:
-        return f"set metadata of running {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class UpdateDevice(GuestStep):
     """Change what a device of the running guest allows to be changed: its medium, its cable, its password."""
 
+    template = "update {0.what} of running {0.guest} ({0.fields})"
     what: str
     xml: str = dataclasses.field(repr=False)
     fields: str = ""
-
-    def __str__(self) -> str:
-        return f"update {self.what} of running {self.guest} ({self.fields})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,32 +206,26 @@ class Pin(GuestStep):
 class SetIothreads(GuestStep):
     """Add IO threads to the running guest, or take the last ones away."""
 
+    template = "set {0.count} iothreads on running {0.guest}"
     before: int
     count: int
-
-    def __str__(self) -> str:
-        return f"set {self.count} iothreads on running {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class SetLifecycle(GuestStep):
     """What follows when the running guest powers off, reboots or crashes."""
 
+    template = "set on_{0.event} of running {0.guest} to {0.action}"
     event: str
     action: str
-
-    def __str__(self) -> str:
-        return f"set on_{self.event} of running {self.guest} to {self.action}"
 
 
 @dataclasses.dataclass(frozen=True)
 class SetStatsPeriod(GuestStep):
     """How often the running guest's balloon reports."""
 
+    template = "set the balloon of running {0.guest} to report every {0.period_s} s"
     period_s: int
-
-    def __str__(self) -> str:
-        return f"set the balloon of running {self.guest} to report every {self.period_s} s"
 
 
 @dataclasses.dataclass(frozen=True)

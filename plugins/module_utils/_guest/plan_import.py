@@ -36,7 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.options import as
 from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import signature_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import path_of, remainder, stripped
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Presence, Row, Table
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, drop, parse, text
 
 Given = dict[str, t.Any]
 
@@ -216,8 +216,7 @@ def withhold(root: Element, display: Element | None) -> list[dict[str, str]]:
         gone.setdefault(one, why)
     gone = {one: why for one, why in gone.items() if gone.keys().isdisjoint(one.iterancestors())}
     notes = [_note(one, why, described=one is display) for one, why in gone.items()]
-    for one in gone:
-        one.getparent().remove(one)
+    drop(gone)
     return notes
 
 

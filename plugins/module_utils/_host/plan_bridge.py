@@ -53,12 +53,10 @@ class RequirePackages(HostStep):
 class SetBridgeOption(HostStep):
     """Switch an option of a running bridge off."""
 
+    template = "switch off {0.word} of {0.bridge}"
     bridge: str
     field: str
     word: str  # for the user
-
-    def __str__(self) -> str:
-        return f"switch off {self.word} of {self.bridge}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,10 +90,8 @@ class SwitchToBridge(HostStep):
 class ConfirmBridge(HostStep):
     """Keep the bridge on trial, also at the next boot."""
 
+    template = "keep bridge {0.bridge}"
     bridge: str
-
-    def __str__(self) -> str:
-        return f"keep bridge {self.bridge}"
 
 
 Draft = tuple[list[HostStep], list[Change]]

@@ -46,16 +46,15 @@ class EnableSockets(HostStep):
 class MakeLeases(HostStep):
     """Create the directory of leases, which only root may read."""
 
+    template = "create {0.path}"
     path: str
-
-    def __str__(self) -> str:
-        return f"create {self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
 class RestartDaemons(HostStep):
     """Restart daemons while no guest has a job that would break; start the sockets that they lack."""
 
+    template = "restart {0.what}"
     due: tuple[DueRestart, ...]
 
     @property
@@ -67,9 +66,6 @@ class RestartDaemons(HostStep):
     def what(self) -> str:
         """The daemons, and the reasons."""
         return " and ".join(map(str, self.due))
-
-    def __str__(self) -> str:
-        return f"restart {self.what}"
 
 
 _BLOCK_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")

@@ -58,41 +58,33 @@ class AddFirewalldRule(HostStep):
 class ReloadFirewalld(HostStep):
     """Reload firewalld's configuration."""
 
+    template = "reload firewalld ({0.why})"
     why: str
-
-    def __str__(self) -> str:
-        return f"reload firewalld ({self.why})"
 
 
 @dataclasses.dataclass(frozen=True)
 class MoveToZone(HostStep):
     """Put a network device into a zone of the running firewalld."""
 
+    template = "put {0.device} into the running zone {0.zone}"
     zone: str
     device: str
-
-    def __str__(self) -> str:
-        return f"put {self.device} into the running zone {self.zone}"
 
 
 @dataclasses.dataclass(frozen=True)
 class AddUfwRule(HostStep):
     """Add a rule in the form of `ufw show added`."""
 
+    template = "add ufw rule: {0.rule}"
     rule: str
-
-    def __str__(self) -> str:
-        return f"add ufw rule: {self.rule}"
 
 
 @dataclasses.dataclass(frozen=True)
 class DeleteUfwRule(HostStep):
     """Delete a ufw rule of ours."""
 
+    template = "delete ufw rule: {0.rule}"
     rule: str
-
-    def __str__(self) -> str:
-        return f"delete ufw rule: {self.rule}"
 
 
 @dataclasses.dataclass(frozen=True)

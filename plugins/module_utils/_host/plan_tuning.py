@@ -69,22 +69,18 @@ WantedBy=local-fs.target
 class SetValue(HostStep):
     """Set a value of the running kernel."""
 
+    template = "set {0.name} to {0.value} now"
     name: str
     paths: tuple[str, ...]
     value: str
-
-    def __str__(self) -> str:
-        return f"set {self.name} to {self.value} now"
 
 
 @dataclasses.dataclass(frozen=True)
 class SetPages(HostStep):
     """Ask the running kernel for huge pages."""
 
+    template = "take {0.pages.count} huge pages of {0.pages} now"
     pages: HugePages
-
-    def __str__(self) -> str:
-        return f"take {self.pages.count} huge pages of {self.pages} now"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,25 +108,21 @@ class StartUnit(HostStep):
 class StopUnit(HostStep):
     """Stop a mount unit of ours; the kernel unmounts nothing that a guest uses."""
 
+    template = "disable and stop {0.unit}"
     unit: str
-
-    def __str__(self) -> str:
-        return f"disable and stop {self.unit}"
 
 
 @dataclasses.dataclass(frozen=True)
 class RemoveFile(HostStep):
     """Remove a file of ours."""
 
+    template = "remove {0.path}"
     look: t.ClassVar[Look | None] = Look(
         at="the text of the file", holds="", leaves="the file as others have changed it", by=("path", "text")
     )
 
     path: str
     text: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"remove {self.path}"
 
 
 Findings = t.Iterator[str]

@@ -47,6 +47,7 @@ class Symlink(ImageStep):
 class Remove(ImageStep):
     """Remove a name or a content file."""
 
+    template = "remove {0.file}"
     look: t.ClassVar[Look | None] = Look(
         at="who uses the file: definitions of all guests of the host, running, stored and saved, with their snapshots, "
         "backup jobs and backing chains; volumes; loop devices",
@@ -56,9 +57,6 @@ class Remove(ImageStep):
     )
 
     file: str  # a name, or a content, which has its digest in its name
-
-    def __str__(self) -> str:
-        return f"remove {self.file}"
 
 
 def check_unused(image: Image, file: str, user: str | None) -> None:
@@ -74,10 +72,8 @@ def check_unused(image: Image, file: str, user: str | None) -> None:
 class Vouch(ImageStep):
     """Record that a content matches its manifest: no change of the image."""
 
+    template = "record that {0.manifest.content} was verified"
     manifest: Manifest
-
-    def __str__(self) -> str:
-        return f"record that {self.manifest.content} was verified"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,6 @@ RemovedFile = tuple[str, FileIdentity]  # its place, and which file it is
 class MigrateStep(Step):
     """One change on the way."""
 
-    template: t.ClassVar[str]
     move: Move
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     MigratingDisk,
     as_requested,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import drop, parse, text
 
 _MEMORY, _COPY = "memory", "state of the machine"
 
@@ -210,8 +210,7 @@ def _for_older(xml: str) -> str:
     the watchdog that each q35 machine has (added from 9.1 on), and by which features it has chosen the firmware.
     """
     root = parse(xml)
-    for one in root.xpath(".//devices/watchdog[@model='itco' and @action='reset'] | .//os[loader/text()]/firmware"):
-        one.getparent().remove(one)
+    drop(root.xpath(".//devices/watchdog[@model='itco' and @action='reset'] | .//os[loader/text()]/firmware"))
     for chosen in root.xpath(".//os[@firmware and loader/text()]"):
         del chosen.attrib["firmware"]
     return text(root)

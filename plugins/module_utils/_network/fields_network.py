@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows im
     same_mac,
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Many, Row, silent_is
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop
 
 # The addresses of a virtual network: subnets, what DHCP gives away of them, routes.
 
@@ -181,8 +181,7 @@ class Mode(Row):
     def write(self, element: Element, value: t.Any) -> None:
         """Set the mode; elements of another kind of network are removed."""
         other = _kind_of(mode_of(element)) != _kind_of(value)
-        for forward in element.findall("forward") if other or value == "isolated" else ():
-            element.remove(forward)
+        drop(element.findall("forward") if other or value == "isolated" else ())
         for bridge in element.findall("bridge") if other else ():
             bridge.attrib.pop("name", None)
         if value != "isolated":
@@ -198,8 +197,7 @@ class RoutedDevice(Row):
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set the device in one place."""
-        for other in element.findall("forward/interface"):
-            other.getparent().remove(other)
+        drop(element.findall("forward/interface"))
         super().write(element, value)
 
 

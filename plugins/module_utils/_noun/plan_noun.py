@@ -27,12 +27,10 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 class NounStep(step.Step):
     """One change of one object of a noun."""
 
+    template = "{0.verb} {0.ref}"
     is_gone: t.ClassVar[bool] = False  # whether it is about an object that libvirt does not have any more
 
     ref: Ref
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.ref}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,14 +95,12 @@ class Undefine(NounStep):
 class Update(NounStep):
     """Add, modify or delete one entry of a list of a running object."""
 
+    template = "{0.command} {0.what} of running {0.ref}"
     command: str  # add, modify, delete
     section: str
     what: str  # the entry in the words of the options
     parent: int
     xml: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"{self.command} {self.what} of running {self.ref}"
 
 
 @dataclasses.dataclass(frozen=True)

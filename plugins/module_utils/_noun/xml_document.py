@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun impor
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, canonical, parse, text
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, canonical, drop, parse, text
 
 _ENTRY = re.compile(r"([\w.]+)\[([^\]]*)\]\.?")  # `dhcp.ranges[a-b]` in the place of a change
 
@@ -22,8 +22,7 @@ _ENTRY = re.compile(r"([\w.]+)\[([^\]]*)\]\.?")  # `dhcp.ranges[a-b]` in the pla
 def digest(xml: str, kind: ObjectKind) -> str:
     """The SHA-256 of a definition, without what changes by itself."""
     root = parse(xml)
-    for part in [part for path in kind.volatile for part in root.findall(path)]:
-        part.getparent().remove(part)
+    drop([part for path in kind.volatile for part in root.findall(path)])
     return hashlib.sha256(canonical(root)).hexdigest()
 
 

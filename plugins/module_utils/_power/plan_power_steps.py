@@ -77,10 +77,8 @@ class Patience:
 class GuestStep(step.Step):
     """One change of one guest."""
 
+    template = "{0.verb} {0.guest}"
     guest: str
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)

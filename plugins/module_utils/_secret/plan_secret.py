@@ -31,8 +31,7 @@ Findings = t.Iterator[t.Union[VirtError, str]]
 class SetValue(NounStep):
     """Set the value of a secret; what it was before is lost. The value itself is in no step."""
 
-    def __str__(self) -> str:
-        return f"set the value of {self.ref}"
+    template = "set the value of {0.ref}"
 
 
 ValueState = t.Literal["same", "other", "none", "private"]

@@ -48,21 +48,17 @@ class RecordSnapshot(SnapshotStep):
 class ForgetSnapshot(SnapshotStep):
     """Remove its entry from the guest's record, with the disks that are gone."""
 
+    template = "record that {0.what} is deleted"
     gone: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"record that {self.what} is deleted"
 
 
 @dataclasses.dataclass(frozen=True)
 class CopyState(SnapshotStep):
     """Copy UEFI variables or TPM state beside the disks: libvirt keeps neither in a snapshot without memory."""
 
+    template = "copy {0.path} beside the disks of {0.guest}"
     path: str
     to: str
-
-    def __str__(self) -> str:
-        return f"copy {self.path} beside the disks of {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,27 +126,24 @@ class MergeOff(SnapshotStep):
 class ForgetChains(SnapshotStep):
     """Let the stored definition of a running guest not name files that are merged, below its disks."""
 
+    template = "record the disks of {0.guest}"
     merged: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"record the disks of {self.guest}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Redefine(SnapshotStep):
     """Replace libvirt's document of a snapshot by one with other files."""
 
+    template = "record the files of {0.what}"
     moved: tuple[tuple[str, str, str], ...] = ()  # a disk of then: its path, another one, and the format of that
     overlays: tuple[tuple[str, str], ...] = ()  # by target, what the guest writes to since then
-
-    def __str__(self) -> str:
-        return f"record the files of {self.what}"
 
 
 @dataclasses.dataclass(frozen=True)
 class DropSnapshot(SnapshotStep):
     """Remove a snapshot from libvirt: its entry, and what an internal one holds within the disks."""
 
+    template = "delete {0.what}"
     look: t.ClassVar[Look | None] = Look(
         at="UUID, and the snapshot's time",
         holds="",
@@ -161,27 +154,23 @@ class DropSnapshot(SnapshotStep):
     created_s: int
     internal: bool = False
 
-    def __str__(self) -> str:
-        return f"delete {self.what}"
-
 
 @dataclasses.dataclass(frozen=True)
 class CreateOverlay(SnapshotStep):
     """Create an empty file on the content of then."""
 
+    template = "create a file for disk {0.target} of {0.guest} on {0.base}"
     target: str
     path: str
     base: str
     base_format: str
-
-    def __str__(self) -> str:
-        return f"create a file for disk {self.target} of {self.guest} on {self.base}"
 
 
 @dataclasses.dataclass(frozen=True)
 class PowerOff(SnapshotStep):
     """Switch the guest off; if the run dies, the host starts it again."""
 
+    template = "switch off {0.guest}"
     look: t.ClassVar[Look | None] = Look(
         at="UUID, and the files that the running guest writes to",
         holds="",
@@ -191,19 +180,14 @@ class PowerOff(SnapshotStep):
 
     files: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"switch off {self.guest}"
-
 
 @dataclasses.dataclass(frozen=True)
 class PutBack(SnapshotStep):
     """Replace UEFI variables or TPM state by those of then."""
 
+    template = "restore {0.path} from {0.copy}"
     copy: str
     path: str
-
-    def __str__(self) -> str:
-        return f"restore {self.path} from {self.copy}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,5 +213,4 @@ class Revert(SnapshotStep):
 class StartAgain(SnapshotStep):
     """Start the guest on the content of then."""
 
-    def __str__(self) -> str:
-        return f"start {self.guest}"
+    template = "start {0.guest}"

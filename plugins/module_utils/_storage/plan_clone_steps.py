@@ -16,12 +16,8 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
 class CloneStep(Step):
     """One change of one disk."""
 
-    template: t.ClassVar[str]
     doing: t.ClassVar[str] = ""  # what is told of work that may take long
     path: str
-
-    def __str__(self) -> str:
-        return self.template.format(self)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -95,6 +95,7 @@ class CreateLogicalVolume(GuestStep):
 class WriteSeed(GuestStep):
     """Write the cloud-init seed image."""
 
+    template = "write cloud-init seed {0.volume.path}"
     look: t.ClassVar[Look | None] = Look(
         at="who but the guest uses the seed that it has",
         holds="",
@@ -113,14 +114,12 @@ class WriteSeed(GuestStep):
         """The path of the seed."""
         return self.volume.path
 
-    def __str__(self) -> str:
-        return f"write cloud-init seed {self.volume.path}"
-
 
 @dataclasses.dataclass(frozen=True)
 class Customize(GuestStep):
     """Apply the seed to a disk that nobody has booted from; until then it is named `source`."""
 
+    template = "apply cloud-init seed to disk {0.path} (virt-customize)"
     look: t.ClassVar[Look | None] = Look(
         at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
         holds="the file, moved to .corral/.removed of its directory; remotely nothing",
@@ -135,9 +134,6 @@ class Customize(GuestStep):
     replace: bool = False
     claim: Claim | None = dataclasses.field(default=None, repr=False)
     expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what is replaced; None: not known
-
-    def __str__(self) -> str:
-        return f"apply cloud-init seed to disk {self.path} (virt-customize)"
 
 
 MAKING = (CreateVolume, CreateLogicalVolume, WriteSeed, Customize)  # what makes a file or volume of the guest

@@ -54,6 +54,7 @@ class DeleteVolume(GuestStep):
 class FinishRemoval(GuestStep):
     """Delete a disk that an interrupted run moved aside, or whose time is over; give it back if somebody uses it."""
 
+    template = "{0.what} disk {0.path}, which was moved to {0.place}"
     look: t.ClassVar[Look | None] = Look(
         at=f"inode, time of birth and mark of the file, as its note tells; {_USERS}",
         holds="a lock on the note, and the file, which has no name that guests know",
@@ -65,9 +66,6 @@ class FinishRemoval(GuestStep):
     path: str  # where it was
     what: str = DELETE
     expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # which file the note tells of
-
-    def __str__(self) -> str:
-        return f"{self.what} disk {self.path}, which was moved to {self.place}"
 
 
 @dataclasses.dataclass(frozen=True)

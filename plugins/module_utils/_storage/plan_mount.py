@@ -75,6 +75,7 @@ class MountStep(Step):
 class MakeFilesystem(MountStep):
     """Make a filesystem on an empty device."""
 
+    template = "make filesystem {0.fstype} on {0.device}"
     look: t.ClassVar[Look | None] = Look(
         at="signatures on the device (filesystems, partition tables, members of a volume group), and who holds it",
         holds="",
@@ -85,9 +86,6 @@ class MakeFilesystem(MountStep):
     device: str
     fstype: str
     luks: str = ""  # the LUKS device below, whose header tells that it has no filesystem yet
-
-    def __str__(self) -> str:
-        return f"make filesystem {self.fstype} on {self.device}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +104,7 @@ class CreateImage(MountStep):
 class EncryptDevice(MountStep):
     """Write a LUKS header on an empty device."""
 
+    template = "encrypt {0.device} (LUKS2)"
     look: t.ClassVar[Look | None] = Look(
         at="signatures on the device, and who holds it; a header of LUKS must be ours, without a filesystem and keys",
         holds="",
@@ -116,76 +115,63 @@ class EncryptDevice(MountStep):
     device: str
     passphrase: str = dataclasses.field(repr=False)
 
-    def __str__(self) -> str:
-        return f"encrypt {self.device} (LUKS2)"
-
 
 @dataclasses.dataclass(frozen=True)
 class OpenDevice(MountStep):
     """Open a LUKS device."""
 
+    template = "open {0.device} as {0.mapped}"
     device: str
     mapped: str
     passphrase: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"open {self.device} as {self.mapped}"
 
 
 @dataclasses.dataclass(frozen=True)
 class CloseDevice(MountStep):
     """Close a LUKS device; the kernel forgets its key."""
 
+    template = "close {0.mapped}"
     mapped: str
-
-    def __str__(self) -> str:
-        return f"close {self.mapped}"
 
 
 @dataclasses.dataclass(frozen=True)
 class MakeMountPoint(MountStep):
     """Create the directory, which nobody can write into while nothing is mounted there."""
 
-    def __str__(self) -> str:
-        return f"make mount point {self.path}"
+    template = "make mount point {0.path}"
 
 
 @dataclasses.dataclass(frozen=True)
 class WriteUnit(MountStep):
     """Write a mount unit."""
 
+    template = "write {0.file}"
     file: str
     text: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"write {self.file}"
 
 
 @dataclasses.dataclass(frozen=True)
 class EnableUnit(MountStep):
     """Mount it when the host starts."""
 
+    template = "enable {0.unit}"
     unit: str
-
-    def __str__(self) -> str:
-        return f"enable {self.unit}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Mount(MountStep):
     """Mount it now."""
 
+    template = "mount {0.src} at {0.path}"
     unit: str
     src: str
-
-    def __str__(self) -> str:
-        return f"mount {self.src} at {self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Unmount(MountStep):
     """Unmount it; the kernel refuses where a process uses it."""
 
+    template = "unmount {0.path}"
     look: t.ClassVar[Look | None] = Look(
         at="pools and guests with files there; the kernel unmounts nothing that a process uses",
         holds="",
@@ -195,14 +181,12 @@ class Unmount(MountStep):
 
     unit: str
 
-    def __str__(self) -> str:
-        return f"unmount {self.path}"
-
 
 @dataclasses.dataclass(frozen=True)
 class RemoveUnit(MountStep):
     """Remove a mount unit of ours; its directory stays, and can be written into."""
 
+    template = "remove {0.file}"
     look: t.ClassVar[Look | None] = Look(
         at="the text of the unit", holds="", leaves="the unit as others have changed it", by=("file", "text")
     )
@@ -210,9 +194,6 @@ class RemoveUnit(MountStep):
     unit: str
     file: str
     text: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"remove {self.file}"
 
 
 Findings = t.Iterator[str]

@@ -37,66 +37,54 @@ from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import 
 class Request(Step):
     """Create a private key, and a request for its certificate."""
 
+    template = "issue {0.identity.name} certificate ({0.why})"
     identity: Identity
     why: str
-
-    def __str__(self) -> str:
-        return f"issue {self.identity.name} certificate ({self.why})"
 
 
 @dataclasses.dataclass(frozen=True)
 class Install(Step):
     """Put signed certificates (PEM) and their key in place."""
 
+    template = "install {0.wanted.identity.name} certificate"
     wanted: TlsSpec
     certificate: str = dataclasses.field(repr=False)
-
-    def __str__(self) -> str:
-        return f"install {self.wanted.identity.name} certificate"
 
 
 @dataclasses.dataclass(frozen=True)
 class SetTrust(Step):
     """Trust and refuse as the authority does, with the key and the certificates in place."""
 
+    template = "set whom {0.wanted.identity.name} trusts ({0.why})"
     wanted: TlsSpec
     why: str
-
-    def __str__(self) -> str:
-        return f"set whom {self.wanted.identity.name} trusts ({self.why})"
 
 
 @dataclasses.dataclass(frozen=True)
 class SetMode(Step):
     """Set owner, group and permissions of one file."""
 
+    template = "set {0.owner}:{0.group} {0.mode:04o} on {0.place.path}"
     place: TlsFile
     owner: str
     group: str | None
     mode: int
-
-    def __str__(self) -> str:
-        return f"set {self.owner}:{self.group} {self.mode:04o} on {self.place.path}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Load(Step):
     """Reload the files of the daemon that serves TLS, and disconnect clients with revoked certificates."""
 
+    template = "let {0.daemon} read its certificates"
     daemon: str
-
-    def __str__(self) -> str:
-        return f"let {self.daemon} read its certificates"
 
 
 @dataclasses.dataclass(frozen=True)
 class Remember(Step):
     """Record that no daemon runs with other files: one that starts later reads those in place."""
 
+    template = "record that no daemon has read other certificates"
     changes = False
-
-    def __str__(self) -> str:
-        return "record that no daemon has read other certificates"
 
 
 # What a call says of a host's certificates, checked before anything is looked at. Pure.

@@ -46,20 +46,16 @@ Findings = t.Iterator[t.Union[VirtError, str]]
 class Fill(NounStep):
     """Upload a file into a volume; what the volume holds of it already is kept."""
 
+    template = "upload {0.source} into {0.ref}"
     source: str
-
-    def __str__(self) -> str:
-        return f"upload {self.source} into {self.ref}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Save(NounStep):
     """Download a volume's content into a file."""
 
+    template = "download {0.ref} to {0.dest}"
     dest: str
-
-    def __str__(self) -> str:
-        return f"download {self.ref} to {self.dest}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +102,7 @@ class Delete(NounStep):
 class Finish(NounStep):
     """Finish the removal of a volume that an interrupted run has moved aside."""
 
+    template = "finish the removal of {0.ref} ({0.place})"
     look: t.ClassVar[Look | None] = Look(
         at="inode and birth of the file, as the note beside it tells; its users as for a removal",
         holds="the note: no other run is at work on it; the lock of disks",
@@ -117,9 +114,6 @@ class Finish(NounStep):
     place: str
     identity: FileIdentity | None = dataclasses.field(default=None, repr=False)
     wipe: bool = False
-
-    def __str__(self) -> str:
-        return f"finish the removal of {self.ref} ({self.place})"
 
 
 class VolumeHost(t.Protocol):

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.overlay import (
     Shape,
     told_apart_first,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, copied, make
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, copied, drop, make
 
 # Where libvirt puts the sockets of channels, each at the end of a path as the channel is called. Others are the user's.
 _SOCKETS = ("/var/lib/libvirt/qemu/channel/", "/run/libvirt/qemu/channel/")
@@ -155,8 +155,7 @@ def stripped(root: Element) -> Element:
     chosen += [one for one in root.findall("devices/emulator") if _EMULATORS.fullmatch(one.text or "")]
     kept = root.findall("metadata/*")  # what has no namespace, libvirt drops
     chosen += [one for one in kept if "}" not in one.tag or one.tag[1:].partition("}")[0] in OURS]
-    for element in chosen:
-        element.getparent().remove(element)
+    drop(chosen)
     for model in root.findall("devices/video/model")[: 1 if len(root.findall("devices/video")) == 1 else 0]:
         model.attrib.pop("primary", None)
     for listen in root.xpath("devices/graphics/@listen"):  # libvirt prints it twice

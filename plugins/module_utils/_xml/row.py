@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.list_item import
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_of
 from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, make, parse, resolve
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop, make, parse, resolve
 
 __all__ = [
     "ANY",
@@ -176,8 +176,7 @@ class Presence(Row):
         if value != "none":
             super().write(element, value)
             return
-        for found in element.findall(self.element):
-            found.getparent().remove(found)
+        drop(element.findall(self.element))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,8 +196,7 @@ class Many(Row):
             return
         for step in steps[:-1]:
             element = child(element, step)
-        for found in element.findall(resolve(steps[-1])):
-            element.remove(found)
+        drop(element.findall(resolve(steps[-1])))
         for item in value:
             made = make(element, steps[-1])
             if attribute:

@@ -69,6 +69,12 @@ def make(parent: Element, tag: str, **attributes: str) -> Element:
     return etree.SubElement(parent, resolve(tag), attrib=attributes, nsmap=nsmap)
 
 
+def drop(elements: t.Iterable[Element]) -> None:
+    """Remove elements from their parents."""
+    for one in list(elements):
+        one.getparent().remove(one)
+
+
 def copied(element: Element) -> Element:
     """A deep copy of the element, for another document."""
     return copy.deepcopy(element)

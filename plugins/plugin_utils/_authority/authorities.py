@@ -64,21 +64,17 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 class MakeAuthority(Step):
     """Make a CA's key and certificate."""
 
+    template = "create a certificate authority for {0.authority} in {0.directory}"
     authority: str
     directory: str
-
-    def __str__(self) -> str:
-        return f"create a certificate authority for {self.authority} in {self.directory}"
 
 
 @dataclasses.dataclass(frozen=True)
 class ProtectKey(Step):
     """Write a CA's key with the passphrase."""
 
+    template = "protect {0.directory}/ca-key.pem with the passphrase"
     directory: str
-
-    def __str__(self) -> str:
-        return f"protect {self.directory}/ca-key.pem with the passphrase"
 
 
 class HeldRevocations(t.NamedTuple):
