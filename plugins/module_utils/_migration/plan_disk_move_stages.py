@@ -49,8 +49,11 @@ class ImportedImage:
     verified: bool  # by this run
 
 
+End = t.Literal["source", "dest"]
+
+
 class DiskHosts(t.Protocol):
-    """The source (`here`) and the destination (`there`) of a guest's disk."""
+    """Both ends of a migration, for its guest's disks: the source (`here`) and the destination (`there`)."""
 
     def shared_filesystem(self, path: str) -> str | None:
         """The shared filesystem, or directory that qemu.conf declares shared, that holds a path; None if none does."""
@@ -61,20 +64,14 @@ class DiskHosts(t.Protocol):
     def is_taken_there(self, pool: str, name: str) -> bool:
         """True if a pool of the destination has a volume of this name."""
 
-    def file_here(self, path: str) -> VolumeFile | None:
-        """The volume of the source at this path; None if libvirt knows none."""
+    def file(self, end: End, path: str) -> VolumeFile | None:
+        """The volume at this path; None if libvirt knows none."""
 
     def new_file_here(self, path: str) -> VolumeFile | None:
-        """The same after its pool was refreshed: it may have come there behind libvirt's back."""
+        """The source's, after its pool was refreshed: it may have come there behind libvirt's back."""
 
-    def file_there(self, path: str) -> VolumeFile | None:
-        """The volume of the destination at this path; None if libvirt knows none."""
-
-    def beside_disks_here(self, path: str) -> tuple[bool, VolumeFile | None]:
-        """True if libvirt of the source can list the path's directory; and the file at the path, or None."""
-
-    def beside_disks_there(self, path: str) -> tuple[bool, VolumeFile | None]:
-        """The same of the destination."""
+    def beside_disks(self, end: End, path: str) -> tuple[bool, VolumeFile | None]:
+        """True if libvirt can list the path's directory; and the file at the path, or None."""
 
     def changed_ns(self, path: str, look: int) -> tuple[int, int]:
         """When a file was last changed, as the source and the destination tell it some time after the look before."""
@@ -91,23 +88,14 @@ class DiskHosts(t.Protocol):
     def pool_name_here(self, path: str) -> str | None:
         """The name of the source's active pool for the directory of a file; None if there is none."""
 
-    def device_here(self, path: str) -> Device | None:
-        """The block device of the source with this name; None if libvirt knows none."""
+    def device(self, end: End, path: str) -> Device | None:
+        """The block device with this name; None if libvirt knows none."""
 
-    def device_there(self, path: str) -> Device | None:
-        """The same of the destination."""
+    def pool(self, end: End, name: str) -> PoolSource | None:
+        """Where the volumes of a pool come from; None if there is no such pool."""
 
-    def pool_here(self, name: str) -> PoolSource | None:
-        """Where the volumes of a pool of the source come from; None if there is no such pool."""
-
-    def pool_there(self, name: str) -> PoolSource | None:
-        """The same of the destination."""
-
-    def cluster_here(self) -> str | None:
-        """The FSID of the source's own Ceph cluster; None if its configuration has none."""
-
-    def cluster_there(self) -> str | None:
-        """The same of the destination."""
+    def cluster(self, end: End) -> str | None:
+        """The FSID of a host's own Ceph cluster; None if its configuration has none."""
 
     def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
         """What is at the path of a shared disk in a pool of the destination; None if nothing is."""
@@ -181,7 +169,7 @@ def _copied(facts: DiskMoveFacts, known: MigratingDisk, pool: Pool, hosts: DiskH
     """A disk that is copied into a pool, with its file and its base."""
     path, known = known.path, dataclasses.replace(known, pool=pool)
     known = dataclasses.replace(known, taken=hosts.is_taken_there(pool.name, known.dest_name))
-    file = hosts.file_here(path) or hosts.new_file_here(path)
+    file = hosts.file("source", path) or hosts.new_file_here(path)
     file = as_defined(file, raw=facts.raw)
     data = hosts.data_files_here(path) if file and file.format != "raw" else ()
     known = dataclasses.replace(known, file=file, data_files=data, ours=known.dest_path in facts.ours)
@@ -206,7 +194,7 @@ def _device(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
     """A block device, with the proof that both hosts have it, or why there is none."""
     if known.mode not in ("auto", "shared") or known.moves:
         return dataclasses.replace(known, device=True)
-    here, there = hosts.device_here(known.path), hosts.device_there(known.path)
+    here, there = hosts.device("source", known.path), hosts.device("dest", known.path)
     proof, elsewhere = other_device(here, there, declared=known.mode == "shared")
     return dataclasses.replace(known, device=True, shared_on=proof or None, elsewhere=elsewhere or None)
 
@@ -217,11 +205,11 @@ def _served(known: MigratingDisk, hosts: DiskHosts) -> MigratingDisk:
         return known
     declared = known.mode == "shared"
     if known.volume:
-        why = other_pool(hosts.pool_here(known.volume[0]), hosts.pool_there(known.volume[0]), declared=declared)
+        why = other_pool(hosts.pool("source", known.volume[0]), hosts.pool("dest", known.volume[0]), declared=declared)
     elif declared:
         why = ""
     elif known.network == "rbd" and not known.servers:
-        why = other_cluster(hosts.cluster_here(), hosts.cluster_there())
+        why = other_cluster(hosts.cluster("source"), hosts.cluster("dest"))
     else:
         why = own_server(known.servers)
     return dataclasses.replace(known, elsewhere=why or None)
@@ -238,8 +226,8 @@ def _local_data(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) ->
 def _elsewhere(facts: DiskMoveFacts, known: MigratingDisk, hosts: DiskHosts) -> str | None:
     """Why a disk on shared storage is not the destination's file at its path; None if it is."""
     pool, path = facts.pool(known.path), known.path
-    here = hosts.file_here(path) or hosts.beside_disks_here(path)[1]
-    is_seen, there = (True, hosts.shared_file_there(pool.name, path)) if pool else hosts.beside_disks_there(path)
+    here = hosts.file("source", path) or hosts.beside_disks("source", path)[1]
+    is_seen, there = (True, hosts.shared_file_there(pool.name, path)) if pool else hosts.beside_disks("dest", path)
     host = f"pool {pool.name} of the destination" if pool else "the destination"
     if not is_seen or here is None:
         at = host if here else "the source"
@@ -292,12 +280,12 @@ def why_kept(path: str, hosts: DiskHosts) -> str:
     """
     if shared_on := hosts.shared_filesystem(path):
         return f"it is on shared storage ({shared_on})"
-    is_seen, there = hosts.beside_disks_there(path)
+    is_seen, there = hosts.beside_disks("dest", path)
     if not is_seen:
         return "libvirt cannot tell whether the destination has the same file; remove it if it has not"
     if there is None:
         return ""
-    is_seen, here = hosts.beside_disks_here(path)
+    is_seen, here = hosts.beside_disks("source", path)
     if is_seen and here and not may_be_one_file(here, there, fixed=False, active=True):
         return ""
     return "the destination already had a file there, which may be the same one; remove it if it is not"
@@ -334,8 +322,8 @@ def _on_base(facts: DiskMoveFacts, known: MigratingDisk, base: str, hosts: DiskH
     verdict, verified = _compared(facts, base, hosts)
     known = dataclasses.replace(
         known,
-        base=hosts.file_here(base),
-        base_there=hosts.file_there(base),
+        base=hosts.file("source", base),
+        base_there=hosts.file("dest", base),
         base_altered=verdict == "altered",
         base_unknown=verdict == "unknown",
     )
@@ -374,7 +362,7 @@ def _chain_file(facts: DiskMoveFacts, path: str, hosts: DiskHosts, *, raw: bool)
     pool = facts.pool(path)
     if pool is None or _is_device(path):
         return None
-    file = as_defined(hosts.file_here(path) or hosts.new_file_here(path), raw=raw)
+    file = as_defined(hosts.file("source", path) or hosts.new_file_here(path), raw=raw)
     ours = path in facts.ours
     taken = hosts.is_taken_there(pool.name, os.path.basename(path))
     if file is None or (taken and not ours) or (file.format != "raw" and hosts.data_files_here(path)):

@@ -187,6 +187,9 @@ class _Hosts:
         self.endpoints.verified.update(seen.verified)
         return seen.disk
 
+    def _at(self, end: plan_disk_move_stages.End) -> t.Any:
+        return self.endpoints.source if end == "source" else self.endpoints.dest
+
     @asked
     def shared_filesystem(self, path: str) -> str | None:
         return files_migration.shared_by(path)
@@ -203,8 +206,8 @@ class _Hosts:
         return libvirt_storage.volume_in(self.endpoints.dest, pool, name) is not None
 
     @asked
-    def file_here(self, path: str) -> VolumeFile | None:
-        return _file(self.endpoints.source, path)
+    def file(self, end: plan_disk_move_stages.End, path: str) -> VolumeFile | None:
+        return _file(self._at(end), path)
 
     @asked
     def new_file_here(self, path: str) -> VolumeFile | None:
@@ -215,16 +218,8 @@ class _Hosts:
         return _file(self.endpoints.source, path) or _unlisted(self.endpoints.source, path)
 
     @asked
-    def file_there(self, path: str) -> VolumeFile | None:
-        return _file(self.endpoints.dest, path)
-
-    @asked
-    def beside_disks_here(self, path: str) -> tuple[bool, VolumeFile | None]:
-        return _file_beside_disks(self.endpoints.source, path)
-
-    @asked
-    def beside_disks_there(self, path: str) -> tuple[bool, VolumeFile | None]:
-        return _file_beside_disks(self.endpoints.dest, path)
+    def beside_disks(self, end: plan_disk_move_stages.End, path: str) -> tuple[bool, VolumeFile | None]:
+        return _file_beside_disks(self._at(end), path)
 
     @asked
     def changed_ns(self, path: str, look: int) -> tuple[int, int]:
@@ -245,35 +240,32 @@ class _Hosts:
     def is_logical_here(self, path: str) -> bool:
         if is_here(self.endpoints.source.getURI()):
             return identity.logical_volume(path) is not None
-        return (found := self.device_here(path)) is not None and found.pool_type == LOGICAL
+        return (found := self.device("source", path)) is not None and found.pool_type == LOGICAL
 
     @asked
     def pool_name_here(self, path: str) -> str | None:
         return run_directories.pool_at(self.endpoints.source, os.path.dirname(path))
 
     @asked
-    def device_here(self, path: str) -> plan_same_storage.Device | None:
-        return _device(self.endpoints.source, path)
+    def device(self, end: plan_disk_move_stages.End, path: str) -> plan_same_storage.Device | None:
+        """The block device with this name, as its pool and libvirt's list of devices know it."""
+        connection = self._at(end)
+        pool = run_directories.pool_at(connection, os.path.dirname(path))
+        if pool:
+            libvirt_storage.refresh(connection, pool)
+        volume = libvirt_storage.volume_at(connection, path)
+        its_pool = libvirt_storage.pool_xml(connection, libvirt_storage.pool_at(connection, path)) if volume else None
+        seen = xml_host.device(path, statistics.block_devices(connection), volume, its_pool)
+        return plan_same_storage.Device(**seen) if seen else None
 
     @asked
-    def device_there(self, path: str) -> plan_same_storage.Device | None:
-        return _device(self.endpoints.dest, path)
+    def pool(self, end: plan_disk_move_stages.End, name: str) -> plan_same_storage.PoolSource | None:
+        xml = libvirt_transfer.active_pools(self._at(end)).get(name)
+        return plan_same_storage.PoolSource(**xml_host.pool_source(xml)) if xml else None
 
     @asked
-    def pool_here(self, name: str) -> plan_same_storage.PoolSource | None:
-        return _pool_source(self.endpoints.source, name)
-
-    @asked
-    def pool_there(self, name: str) -> plan_same_storage.PoolSource | None:
-        return _pool_source(self.endpoints.dest, name)
-
-    @asked
-    def cluster_here(self) -> str | None:
-        return plan_same_storage.cluster(_configuration(self.endpoints.source))
-
-    @asked
-    def cluster_there(self) -> str | None:
-        return plan_same_storage.cluster(_configuration(self.endpoints.dest))
+    def cluster(self, end: plan_disk_move_stages.End) -> str | None:
+        return plan_same_storage.cluster(_configuration(self._at(end)))
 
     @asked
     def shared_file_there(self, pool: str, path: str) -> VolumeFile | None:
@@ -359,22 +351,6 @@ def _file_beside_disks(connection: t.Any, path: str) -> tuple[bool, VolumeFile |
         return True, None
     except VirtError:
         return False, None
-
-
-def _device(connection: t.Any, path: str) -> plan_same_storage.Device | None:
-    """The block device with this name, as its pool and libvirt's list of devices know it."""
-    pool = run_directories.pool_at(connection, os.path.dirname(path))
-    if pool:
-        libvirt_storage.refresh(connection, pool)
-    volume = libvirt_storage.volume_at(connection, path)
-    its_pool = libvirt_storage.pool_xml(connection, libvirt_storage.pool_at(connection, path)) if volume else None
-    seen = xml_host.device(path, statistics.block_devices(connection), volume, its_pool)
-    return plan_same_storage.Device(**seen) if seen else None
-
-
-def _pool_source(connection: t.Any, name: str) -> plan_same_storage.PoolSource | None:
-    xml = libvirt_transfer.active_pools(connection).get(name)
-    return plan_same_storage.PoolSource(**xml_host.pool_source(xml)) if xml else None
 
 
 def _configuration(connection: t.Any) -> bytes | None:

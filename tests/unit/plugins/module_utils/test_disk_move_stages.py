@@ -54,10 +54,10 @@ def seen(looked: DiskMoveFacts, dialogue: Dialogue) -> SeenDisk:
 SHARED, ALONE = (ASK.shared_filesystem(PATH), "nfs4"), (ASK.shared_filesystem(PATH), None)
 FREE, TAKEN = (ASK.is_taken_there("images", "a.qcow2"), False), (ASK.is_taken_there("images", "a.qcow2"), True)
 THERE = ASK.shared_file_there("images", PATH)
-ALIKE = [(ASK.file_here(PATH), FILE), (THERE, FILE)]
+ALIKE = [(ASK.file("source", PATH), FILE), (THERE, FILE)]
 NAMED = [(ASK.volume_path_here("p", "v"), PATH), (ASK.volume_path_there("p", "v"), PATH)]
-HERE = ASK.file_here(PATH)
-OURS, BESIDE = ASK.beside_disks_here(PATH), ASK.beside_disks_there(PATH)
+HERE = ASK.file("source", PATH)
+OURS, BESIDE = ASK.beside_disks("source", PATH), ASK.beside_disks("dest", PATH)
 GROUP, RENAMED = Pool("lvm", "/dev/vg", 1, logical=True), Pool("lvm", "/dev/other", 1, logical=True)
 DEVICE, LV = "/dev/vg/a", Device(8, (), "logical", "-".join(["a" * 16, "a" * 16]))
 SERVED = [(ASK.volume_path_here("p", "v"), "p/v"), (ASK.volume_path_there("p", "v"), "p/v")]
@@ -132,14 +132,14 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         (facts("shared"), [ALONE, (ASK.relabelling(), ()), *ALIKE], disk("shared", vouched=True, relabelled="")),
         (
             facts(path=DEVICE),
-            [(ASK.device_here(DEVICE), LV), (ASK.device_there(DEVICE), LV)],
+            [(ASK.device("source", DEVICE), LV), (ASK.device("dest", DEVICE), LV)],
             disk(path=DEVICE, device=True, shared_on=f"LVM volume {'a' * 32}"),
         ),
         (
             facts(path="/srv/link", device=True),
             [
-                (ASK.device_here("/srv/link"), LV),
-                (ASK.device_there("/srv/link"), None),
+                (ASK.device("source", "/srv/link"), LV),
+                (ASK.device("dest", "/srv/link"), None),
                 (ASK.is_logical_here("/srv/link"), False),
             ],
             disk(
@@ -150,7 +150,7 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         ),
         (
             facts("shared", path=DEVICE),
-            [(ASK.device_here(DEVICE), None), (ASK.device_there(DEVICE), None)],
+            [(ASK.device("source", DEVICE), None), (ASK.device("dest", DEVICE), None)],
             disk("shared", path=DEVICE, device=True),
         ),
         (
@@ -162,11 +162,11 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         (
             facts(path=DEVICE, pools={GROUP.path: GROUP}, ours=[DEVICE]),
             [
-                (ASK.device_here(DEVICE), LV),
-                (ASK.device_there(DEVICE), None),
+                (ASK.device("source", DEVICE), LV),
+                (ASK.device("dest", DEVICE), None),
                 (ASK.is_logical_here(DEVICE), True),
                 (ASK.is_taken_there("lvm", DEVICE.rpartition("/")[2]), True),
-                (ASK.file_here(DEVICE), BLOCK),
+                (ASK.file("source", DEVICE), BLOCK),
             ],
             disk(
                 path=DEVICE,
@@ -184,7 +184,7 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
                 (ASK.is_logical_here(DEVICE), True),
                 (ASK.pool_name_here(DEVICE), "lvm"),
                 (ASK.is_taken_there("lvm", DEVICE.rpartition("/")[2]), False),
-                (ASK.file_here(DEVICE), BLOCK),
+                (ASK.file("source", DEVICE), BLOCK),
             ],
             disk("full", path=DEVICE, device=True, pool=RENAMED, file=BLOCK),
         ),
@@ -224,8 +224,8 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
                 (HERE, OVER),
                 WHOLE,
                 (ASK.base_name_here(PATH), NAME),
-                (ASK.file_here(BASE), None),
-                (ASK.file_there(BASE), ON),
+                (ASK.file("source", BASE), None),
+                (ASK.file("dest", BASE), ON),
             ],
             disk(into="bases", pool=BASES, file=OVER, base_name=NAME, base_there=ON, base_unknown=True),
         ),
@@ -275,12 +275,12 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         ),
         (
             facts(volume=("p", "v"), path=""),
-            [*SERVED, (ASK.pool_here("p"), CEPH), (ASK.pool_there("p"), CEPH)],
+            [*SERVED, (ASK.pool("source", "p"), CEPH), (ASK.pool("dest", "p"), CEPH)],
             disk(volume=("p", "v"), path="p/v", volume_there="p/v", network="pool p"),
         ),
         (
             facts("shared", volume=("p", "v"), path=""),
-            [*SERVED, (ASK.pool_here("p"), CEPH), (ASK.pool_there("p"), None)],
+            [*SERVED, (ASK.pool("source", "p"), CEPH), (ASK.pool("dest", "p"), None)],
             disk(
                 "shared",
                 volume=("p", "v"),
@@ -306,12 +306,12 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
         ),
         (
             facts(network="rbd"),
-            [(ASK.cluster_here(), "1"), (ASK.cluster_there(), "1")],
+            [(ASK.cluster("source"), "1"), (ASK.cluster("dest"), "1")],
             disk(network="rbd"),
         ),
         (
             facts(network="rbd"),
-            [(ASK.cluster_here(), "1"), (ASK.cluster_there(), "2")],
+            [(ASK.cluster("source"), "1"), (ASK.cluster("dest"), "2")],
             disk(network="rbd", elsewhere="the Ceph cluster is 1 here and 2 on the destination"),
         ),
         # The destination has no such directory.
@@ -333,7 +333,7 @@ WHOLE, DIVIDED = (ASK.data_files_here(PATH), ()), (ASK.data_files_here(PATH), ("
             [
                 (ASK.shared_filesystem("/images/../images/a.qcow2"), None),
                 FREE,
-                (ASK.file_here("/images/../images/a.qcow2"), FILE),
+                (ASK.file("source", "/images/../images/a.qcow2"), FILE),
                 (ASK.data_files_here("/images/../images/a.qcow2"), ()),
             ],
             disk(path="/images/../images/a.qcow2", pool=IMAGES, file=FILE),
@@ -415,7 +415,7 @@ def test_looks_at_a_file_that_a_guest_writes_to(later: list[tuple[int, int]], sa
 
 STORE = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd"
 LOCAL = (ASK.shared_filesystem(STORE), None)
-STORE_HERE, STORE_THERE = ASK.beside_disks_here(STORE), ASK.beside_disks_there(STORE)
+STORE_HERE, STORE_THERE = ASK.beside_disks("source", STORE), ASK.beside_disks("dest", STORE)
 VARIABLES = VolumeFile("raw", 540672, 540672, physical_bytes=540672, modified_s=1000.0)
 OLD, SAME, NEW = (dataclasses.replace(VARIABLES, modified_s=time, changed_ns=7) for time in (900.0, 1000.0, 1100.0))
 
@@ -492,8 +492,8 @@ def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str
         (HERE, OVER),
         WHOLE,
         *asked,
-        (ASK.file_here(BASE), ON),
-        (ASK.file_there(BASE), None),
+        (ASK.file("source", BASE), ON),
+        (ASK.file("dest", BASE), None),
     ]
     expected = disk(
         pool=IMAGES,
@@ -507,7 +507,14 @@ def test_what_a_base_there_is_worth(assumed: bool, asked: Dialogue, verdict: str
 
 
 def test_a_base_that_is_in_no_pool_there_is_not_known() -> None:
-    dialogue: Dialogue = [ALONE, FREE, (HERE, OVER), WHOLE, (ASK.file_here(BASE), None), (ASK.file_there(BASE), ON)]
+    dialogue: Dialogue = [
+        ALONE,
+        FREE,
+        (HERE, OVER),
+        WHOLE,
+        (ASK.file("source", BASE), None),
+        (ASK.file("dest", BASE), ON),
+    ]
     expected = disk(pool=IMAGES, file=OVER, base_there=ON, base_unknown=True)
     assert seen(facts(pools={"/images": IMAGES}), dialogue) == SeenDisk(expected)
 
@@ -529,8 +536,8 @@ def asked_for(file: VolumeFile) -> list[tuple[t.Any, t.Any]]:
     return [
         *first,
         (ASK.import_there("images", below), None),
-        (ASK.file_here(below), ON),
-        (ASK.file_there(below), None),
+        (ASK.file("source", below), ON),
+        (ASK.file("dest", below), None),
     ]
 
 
@@ -554,8 +561,8 @@ def test_files_are_copied_down_to_an_image_that_the_destination_has() -> None:
     asked: list[tuple[t.Any, t.Any]] = [ALONE, FREE, (HERE, on(SNAPSHOT)), WHOLE]
     asked += [
         (ASK.import_there("images", SNAPSHOT), None),
-        (ASK.file_here(SNAPSHOT), on(BASE)),
-        (ASK.file_there(SNAPSHOT), None),
+        (ASK.file("source", SNAPSHOT), on(BASE)),
+        (ASK.file("dest", SNAPSHOT), None),
     ]
     asked += member(SNAPSHOT)
     found = chained(facts(), [*asked, (IMPORT, IMPORTED)])
@@ -583,7 +590,7 @@ def test_a_chain_that_cannot_be_copied_is_not(looked: DiskMoveFacts, file: Volum
     asked = asked_for(file)
     if more is None:
         below = t.cast(str, file.backing_path)
-        asked = [ALONE, FREE, (HERE, file), WHOLE, (ASK.file_here(below), ON), (ASK.file_there(below), None)]
+        asked = [ALONE, FREE, (HERE, file), WHOLE, (ASK.file("source", below), ON), (ASK.file("dest", below), None)]
     elif file.backing_format is None:
         more = member(SNAPSHOT)
     assert chained(looked, [*asked, *(more or [])]).chain == ()
