@@ -65,7 +65,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> t.Iterator[tuple[H
     monkeypatch.setattr(private, "place", lambda: str(tmp_path / "private"))
     monkeypatch.setattr(libvirt_migrate, "endpoint_facts", lambda _connection: FACTS)
     monkeypatch.setattr(libvirt_migrate, "guest_job", lambda _domain, _targets: "")
-    monkeypatch.setattr(files_migration, "filtered", lambda _dest: None)
+    monkeypatch.setattr(files_migration, "filtered_ports", lambda _dest: None)
     host = run_endpoints.host
     monkeypatch.setattr(
         run_endpoints, "host", lambda connection: dataclasses.replace(host(connection), uuid=connection.uuid)

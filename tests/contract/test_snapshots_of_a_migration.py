@@ -102,8 +102,8 @@ def test_what_is_missing_is_put_back(hosts: tuple[t.Any, t.Any], kept: int) -> N
     for _time in range(2):
         run_snapshots.put_back(source, UUID)
         assert tree(source) == before
-    run_snapshots.forget_note(UUID)
-    run_snapshots.forget_note(UUID)
+    files_migration.remove_note(UUID)
+    files_migration.remove_note(UUID)
     run_snapshots.put_back(source, UUID)
     assert tree(source) == before
 

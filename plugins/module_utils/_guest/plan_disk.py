@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shlex
 import typing as t
 
@@ -497,10 +498,6 @@ def _keep(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
     return _Outcome(item, notes=(f"{ignored}; omit size, and resize the disk where it is stored",))
 
 
-def _grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
-    return _grown(sight, sight.item)
-
-
 def _grown(sight: _Sight, disk: Disk) -> _Outcome:
     size, has = t.cast(int, sight.asked_bytes), t.cast(int, sight.has_bytes)
     path, target = t.cast(str, sight.path), sight.target
@@ -529,15 +526,6 @@ def _extended(sight: _Sight, group: VolumeGroup, size: int) -> tuple[tuple[plan_
     return tuple(steps), Taken(group, max(size - before, 0), answer.thin)
 
 
-def _adopt(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
-    """Attach the guest's former disk again, unchanged."""
-    return _Outcome(_adopted(sight))
-
-
-def _adopt_and_grow(sight: _Sight, _new_volume: NewVolume) -> _Outcome:
-    return _grown(sight, _adopted(sight))
-
-
 def _adopted(sight: _Sight) -> Disk:
     return _placed(sight.item, t.cast(str, sight.path), format=t.cast(Volume, sight.volume).format)
 
@@ -556,11 +544,6 @@ def _make(sight: _Sight, new_volume: NewVolume, *, replace: bool = False) -> _Ou
         return _Outcome(placed, (made,), making=(volume.path,), taken=taken)
     step = plan_guest_steps.CreateVolume(sight.guest, volume, new_volume(volume), replace=replace, expected=expected)
     return _Outcome(placed, (step,), making=(volume.path,))
-
-
-def _remake(sight: _Sight, new_volume: NewVolume) -> _Outcome:
-    """Create the disk again, over what an interrupted run left."""
-    return _make(sight, new_volume, replace=True)
 
 
 def _refuse_shrinking(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
@@ -583,11 +566,11 @@ def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
 
 _VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {
     KEEP: _keep,
-    GROW: _grow,
-    ADOPT: _adopt,
-    ADOPT_AND_GROW: _adopt_and_grow,
+    GROW: lambda sight, _new_volume: _grown(sight, sight.item),
+    ADOPT: lambda sight, _new_volume: _Outcome(_adopted(sight)),  # attached again, unchanged
+    ADOPT_AND_GROW: lambda sight, _new_volume: _grown(sight, _adopted(sight)),
     MAKE: _make,
-    REMAKE: _remake,
+    REMAKE: functools.partial(_make, replace=True),  # over what an interrupted run left
     SHRINKS: _refuse_shrinking,
     UNREADABLE: _refuse_unreadable,
     TAKEN: _refuse_taken,

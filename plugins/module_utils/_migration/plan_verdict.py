@@ -77,21 +77,12 @@ class GuestEnds(t.Protocol):
         """True if libvirt on the source would take shared disks from the destination, if it ended the copy there."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Ends:
-    """The states of a guest on both hosts, as libvirt reports them."""
-
-    source: str
-    dest: str
-    was_paused: bool = False
-    again: bool = False
-
-
-def observation(ends: Ends, hosts: GuestEnds) -> Observation:
-    """The observation to judge; asks only what decides something."""
-    there = ends.dest
-    was_paused = ends.was_paused or (ends.source == "paused" and hosts.is_suspended_by_owner())
-    here = "paused" if ends.source == "incoming" else ends.source  # of the source: paused by its migration
+def observation(
+    source: str, there: str, hosts: GuestEnds, *, was_paused: bool = False, again: bool = False
+) -> Observation:
+    """The observation to judge, of the guest's states as libvirt reports them; asks only what decides something."""
+    was_paused = was_paused or (source == "paused" and hosts.is_suspended_by_owner())
+    here = "paused" if source == "incoming" else source  # of the source: paused by its migration
     off = here in ("shutdown", "crashed")
     superseded = off and there == "running" and hosts.is_superseded()
     job_active = hosts.has_job()
@@ -105,7 +96,7 @@ def observation(ends: Ends, hosts: GuestEnds) -> Observation:
         superseded=superseded,
         complete=complete,
         takes_back=ends_here and hosts.takes_disks_back(),
-        again=ends.again,
+        again=again,
     )
 
 

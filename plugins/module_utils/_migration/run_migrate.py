@@ -449,7 +449,7 @@ class _Run:
         if self._hold is None and is_system(self.endpoints.source.getURI()):
             with Hold(self.endpoints.source.getURI(), move.guest, move.uuid, (), "its migration is being finished"):
                 pass
-        run_snapshots.forget_note(move.uuid)
+        files_migration.remove_note(move.uuid)
         run_reconcile.settle(self.endpoints.dest, move.uuid)
 
     def remove(self, move: Move, step: plan_migrate.RemoveDisk) -> None:

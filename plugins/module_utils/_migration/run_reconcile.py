@@ -26,6 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    files_migration,
     libvirt_migrate,
     plan_concurrent_changes,
     plan_verdict,
@@ -68,7 +69,7 @@ def begin(source: t.Any, move: Move) -> None:
     others: dict[str, t.Any] = {}
     if not fields_record.of(libvirt_query.found(guest)).get("moving"):
         others = {"moving_made": (), "moving_let_run": ""}
-        run_snapshots.forget_note(move.uuid)  # of a migration whose end this host never saw
+        files_migration.remove_note(move.uuid)  # of a migration whose end this host never saw
     run_migration_files.remember(guest, {**others, **record_of_move(move, found)})
 
 
@@ -139,13 +140,9 @@ def settle(dest: t.Any, uuid: str) -> None:
 def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = False) -> Observation:
     """The states of this guest on both hosts; other guests of its name do not count."""
     hosts = _Ends(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
-    ends = plan_verdict.Ends(
-        libvirt_migrate.state_there(hosts.source, uuid),
-        libvirt_migrate.state_there(hosts.dest, uuid, reserved=xml_host_bindings.is_reserved),
-        was_paused,
-        again,
-    )
-    return plan_verdict.observation(ends, hosts)
+    here = libvirt_migrate.state_there(hosts.source, uuid)
+    there = libvirt_migrate.state_there(hosts.dest, uuid, reserved=xml_host_bindings.is_reserved)
+    return plan_verdict.observation(here, there, hosts, was_paused=was_paused, again=again)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,11 +156,18 @@ class _Ends:
 
     @asked
     def is_suspended_by_owner(self) -> bool:
-        return _suspended(self.source, self.uuid)
+        guest = libvirt_query.find_by_uuid(self.source, self.uuid)
+        if guest is None or fields_record.of(guest).get("moving_suspends"):
+            return False
+        return bool(libvirt_migrate.paused_by_owner(libvirt_query.by_uuid(self.source, self.uuid)))
 
     @asked
     def is_superseded(self) -> bool:
-        return _superseded(self.dest, self.uuid)
+        recorded = fields_record.of(libvirt_query.find_by_uuid(self.dest, self.uuid))
+        paths = [Made.parse(text).source_path for text in recorded.get("moving_made") or ()]
+        # Devices tell no time.
+        written = [None if path.startswith("/dev/") else locks.written_s(path) for path in paths]
+        return superseded(float(recorded.get("moving_let_run") or 0), written)
 
     @asked
     def has_job(self) -> bool:
@@ -175,12 +179,8 @@ class _Ends:
 
     @asked
     def takes_disks_back(self) -> bool:
-        return _takes_back(self.endpoints, self.uuid)
-
-
-def _takes_back(endpoints: Endpoints, uuid: str) -> bool:
-    guest = libvirt_query.find_by_uuid(endpoints.source, uuid)
-    return bool(guest and run_disk_moves.taken_back(endpoints, guest))
+        guest = libvirt_query.find_by_uuid(self.source, self.uuid)
+        return bool(guest and run_disk_moves.taken_back(self.endpoints, guest))
 
 
 def resume_guest(dest: t.Any, uuid: str) -> None:
@@ -193,21 +193,6 @@ def resume_guest(dest: t.Any, uuid: str) -> None:
         plan_concurrent_changes.check_reserved(there.name, reserved=run_copy_offline.is_open(there))
     libvirt_migrate.resume(dest, uuid)
     run_migration_files.remember(libvirt_query.by_uuid(dest, uuid), {"moving_let_run": f"{time.time():.3f}"})
-
-
-def _superseded(dest: t.Any, uuid: str) -> bool:
-    recorded = fields_record.of(libvirt_query.find_by_uuid(dest, uuid))
-    paths = [Made.parse(text).source_path for text in recorded.get("moving_made") or ()]
-    written = [None if path.startswith("/dev/") else locks.written_s(path) for path in paths]  # devices tell no time
-    return superseded(float(recorded.get("moving_let_run") or 0), written)
-
-
-def _suspended(source: t.Any, uuid: str) -> bool:
-    """True if its owner suspended the guest on the source, perhaps while it was being sent: it then stays so."""
-    guest = libvirt_query.find_by_uuid(source, uuid)
-    if guest is None or fields_record.of(guest).get("moving_suspends"):
-        return False
-    return bool(libvirt_migrate.paused_by_owner(libvirt_query.by_uuid(source, uuid)))
 
 
 def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdict:
@@ -276,6 +261,6 @@ def clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
     if dest is None:
         return []  # the same
     strange = run_migration_files.clear(endpoints, uuid)
-    run_snapshots.forget_note(uuid)
+    files_migration.remove_note(uuid)
     _forget_migration(source, uuid)
     return strange

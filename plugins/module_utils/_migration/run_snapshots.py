@@ -54,7 +54,7 @@ def notes(source: t.Any, guest: str, saved: t.Sequence[SavedSnapshot]) -> list[s
 
 def carry(endpoints: Endpoints, move: Move) -> None:
     """Note the snapshots, and define them on the destination, where the guest's place is reserved."""
-    saved = _as_planned(endpoints, move)
+    saved = check_as_planned(endpoints, move)
     try:
         files_migration.write_note(move.uuid, saved)
     except OSError as error:
@@ -66,12 +66,8 @@ def carry(endpoints: Endpoints, move: Move) -> None:
     plan_snapshots.check_defined(move.guest, move.dest, saved, libvirt_migrate.saved_snapshots(there))
 
 
-def check_as_planned(endpoints: Endpoints, move: Move) -> None:
-    """Raise Failed if the snapshots were changed since they were read."""
-    _as_planned(endpoints, move)
-
-
-def _as_planned(endpoints: Endpoints, move: Move) -> tuple[SavedSnapshot, ...]:
+def check_as_planned(endpoints: Endpoints, move: Move) -> tuple[SavedSnapshot, ...]:
+    """The snapshots of the guest; raises Failed if they were changed since they were read."""
     saved = libvirt_migrate.saved_snapshots(libvirt_query.by_uuid(endpoints.source, move.uuid))
     plan_snapshots.check_as_planned(move, saved)
     return saved
@@ -104,8 +100,3 @@ def put_back(source: t.Any, uuid: str) -> None:
         domain = libvirt_query.by_uuid(source, uuid)
         gone = plan_snapshots.missing(saved, libvirt_migrate.saved_snapshots(domain))
         libvirt_migrate.define_snapshots(domain, gone)
-
-
-def forget_note(uuid: str) -> None:
-    """Remove the note of a migration that has ended."""
-    files_migration.remove_note(uuid)

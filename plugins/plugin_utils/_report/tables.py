@@ -27,7 +27,8 @@ class _Cell(t.NamedTuple):
 
 def text(report: Report, paint: Paint | None = None) -> str:
     """The table of a report as `report_data` makes it."""
-    return "\n".join(_KINDS[report["kind"]](report["hosts"], paint or _unpainted))
+    kind, hosts, paint = report["kind"], report["hosts"], paint or _unpainted
+    return "\n".join(_by_host(hosts, *_LISTS[kind], paint) if kind in _LISTS else _KINDS[kind](hosts, paint))
 
 
 def columns(rows: t.Sequence[t.Sequence[str]]) -> list[str]:
@@ -86,19 +87,13 @@ def is_old(snapshots: Report) -> bool:
 def _query(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
     heads = _rows([_head(host) for host in hosts], paint)
     rows = [_guest(guest) for host in hosts for guest in host.get("guests") or ()]
-    title = [
-        _Cell(word, right=word in _RIGHT)
-        for word in ("GUEST", "STATE", "VCPUS", "CPU %", "MEMORY", "DISK", "SNAPSHOTS", "BACKUP", "ADDRESSES", "TAGS")
-    ]
-    names, *lines = _rows([title, *rows], paint)
+    title = "GUEST|STATE|VCPUS>|CPU %>|MEMORY>|DISK>|SNAPSHOTS|BACKUP|ADDRESSES|TAGS"
+    names, *lines = _rows([_titles(title), *rows], paint)
     for host, head in zip(hosts, heads, strict=True):
         yield head
         count = len(host.get("guests") or ())
         yield from (f"  {line}" for line in ([names] if count else []) + lines[:count])
         lines = lines[count:]
-
-
-_RIGHT = ("VCPUS", "CPU %", "MEMORY", "DISK", "FREE", "OF")
 
 
 def _head(host: Report) -> list[_Cell]:
@@ -139,11 +134,6 @@ def _guest(guest: Report) -> list[_Cell]:
         _Cell(", ".join(guest["addresses"]) or "-"),
         _Cell(", ".join(guest["tags"]) or "-"),
     ]
-
-
-def _list(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = [_Cell("HOST"), _Cell("GUEST"), _Cell("STATE")]
-    yield from _by_host(hosts, "guests", title, _name_and_state, paint)
 
 
 def _name_and_state(guest: Report) -> list[_Cell]:
@@ -195,12 +185,6 @@ def _details(host: Report) -> list[list[_Cell]]:
     return [*kept_free, *([_Cell(what), _Cell(words)] for what, words in rows)]
 
 
-def _images(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "IMAGE", "POOL", "FETCHED", "SIZE", "CONTENTS", "USED", "VERIFIED", "FROM")
-    head = [_Cell(word, right=word in ("SIZE", "CONTENTS")) for word in title]
-    yield from _by_host(hosts, "images", head, _image, paint)
-
-
 def _image(image: Report) -> list[_Cell]:
     unused = len(image["unused_contents"])
     return [
@@ -215,11 +199,6 @@ def _image(image: Report) -> list[_Cell]:
     ]
 
 
-def _pools(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "POOL", "TYPE", "STATE", "", "USED", "SIZE", "FREE", "PATH")
-    yield from _by_host(hosts, "pools", [_Cell(word, right=word in _SIZES) for word in title], _pool, paint)
-
-
 def _pool(pool: Report) -> list[_Cell]:
     used, whole = pool["allocation_bytes"], pool["capacity_bytes"]
     return [
@@ -232,11 +211,6 @@ def _pool(pool: Report) -> list[_Cell]:
     ]
 
 
-def _volumes(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "POOL", "VOLUME", "FORMAT", "SIZE", "TAKEN", "BACKING FILE")
-    yield from _by_host(hosts, "volumes", [_Cell(word, right=word in _SIZES) for word in title], _volume, paint)
-
-
 def _volume(volume: Report) -> list[_Cell]:
     encrypted = f" ({volume['encryption']})" if volume["encryption"] else ""
     return [
@@ -247,11 +221,6 @@ def _volume(volume: Report) -> list[_Cell]:
         _Cell(size(volume["allocation_bytes"]), right=True),
         _Cell(volume["backing_file"] or "-"),
     ]
-
-
-def _snapshots(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "GUEST", "SNAPSHOT", "CREATED", "KIND", "TAKEN", "NOW")
-    yield from _by_host(hosts, "snapshots", [_Cell(word, right=word in _SIZES) for word in title], _snapshot, paint)
 
 
 def _snapshot(one: Report) -> list[_Cell]:
@@ -267,11 +236,6 @@ def _snapshot(one: Report) -> list[_Cell]:
     ]
 
 
-def _backups(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "GUEST", "BACKUP", "CREATED", "HOLDS", "TAKEN", "PROVEN", "STATE")
-    yield from _by_host(hosts, "backups", [_Cell(word, right=word in _SIZES) for word in title], _backup, paint)
-
-
 def _backup(one: Report) -> list[_Cell]:
     deepest = max((disk["depth"] or 0 for disk in one["disks"]), default=0)
     how = "like a power cut" if one["running"] else "off"
@@ -285,11 +249,6 @@ def _backup(one: Report) -> list[_Cell]:
         _proven(one["proof"]),
         state if one["restorable"] else _Cell("damaged", "red"),
     ]
-
-
-def _files(hosts: t.Sequence[Report], paint: Paint) -> t.Iterator[str]:
-    title = ("HOST", "MODE", "KIND", "SIZE", "MODIFIED", "NAME")
-    yield from _by_host(hosts, "files", [_Cell(word, right=word in _SIZES) for word in title], _file, paint)
 
 
 def _file(one: Report) -> list[_Cell]:
@@ -310,14 +269,23 @@ def _proven(proof: Report | None) -> _Cell:
 
 
 _OLD_S = 7 * 86400  # a snapshot is no backup
-_SIZES = ("SIZE", "USED", "FREE", "TAKEN")
+# Of each list: the objects of a host, the titles, and a row. A title that ends in `>` is flush right.
+_LISTS: dict[str, tuple[str, str, t.Callable[[Report], list[_Cell]]]] = {
+    "list": ("guests", "HOST|GUEST|STATE", _name_and_state),
+    "images": ("images", "HOST|IMAGE|POOL|FETCHED|SIZE>|CONTENTS>|USED|VERIFIED|FROM", _image),
+    "pools": ("pools", "HOST|POOL|TYPE|STATE||USED>|SIZE>|FREE>|PATH", _pool),
+    "volumes": ("volumes", "HOST|POOL|VOLUME|FORMAT|SIZE>|TAKEN>|BACKING FILE", _volume),
+    "snapshots": ("snapshots", "HOST|GUEST|SNAPSHOT|CREATED|KIND|TAKEN>|NOW", _snapshot),
+    "backups": ("backups", "HOST|GUEST|BACKUP|CREATED|HOLDS|TAKEN>|PROVEN|STATE", _backup),
+    "files": ("files", "HOST|MODE|KIND|SIZE>|MODIFIED|NAME", _file),
+}
 
 
 def _by_host(
-    hosts: t.Sequence[Report], of: str, title: list[_Cell], row: t.Callable[[Report], list[_Cell]], paint: Paint
+    hosts: t.Sequence[Report], of: str, titles: str, row: t.Callable[[Report], list[_Cell]], paint: Paint
 ) -> list[str]:
     """A line for each object of each host; one for a host that has none, or was not reached."""
-    rows = [title]
+    rows = [_titles(titles)]
     for host in hosts:
         if not host.get(of):
             rows.append([_Cell(host["name"]), _Cell("-")] if host["reached"] else _silent(host))
@@ -325,17 +293,11 @@ def _by_host(
     return _rows(rows, paint)
 
 
-_KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {
-    "query": _query,
-    "list": _list,
-    "host_info": _host_info,
-    "images": _images,
-    "pools": _pools,
-    "volumes": _volumes,
-    "snapshots": _snapshots,
-    "backups": _backups,
-    "files": _files,
-}
+def _titles(titles: str) -> list[_Cell]:
+    return [_Cell(word.rstrip(">"), right=word.endswith(">")) for word in titles.split("|")]
+
+
+_KINDS: dict[str, t.Callable[[t.Sequence[Report], Paint], t.Iterator[str]]] = {"query": _query, "host_info": _host_info}
 
 
 def _bar(used: float | None, total: float | None) -> _Cell:

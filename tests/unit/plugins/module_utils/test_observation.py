@@ -8,7 +8,6 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Observation
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
-    Ends,
     GuestEnds,
     observation,
 )
@@ -58,12 +57,11 @@ TABLE: list[tuple[tuple[str, str], Dialogue, dict[str, t.Any]]] = [
 def test_what_is_asked(states: tuple[str, str], dialogue: Dialogue, expected: dict[str, t.Any]) -> None:
     source, dest = states
     with told(dialogue) as hosts:
-        seen = observation(Ends(source, dest), hosts)
+        seen = observation(source, dest, hosts)
     assert seen == Observation(**{"source": source, "dest": dest, **expected})
 
 
 def test_who_was_paused_before_is_not_asked_again() -> None:
-    ends = Ends("paused", "absent", was_paused=True, again=True)
     with told([NO_JOB]) as hosts:
-        seen = observation(ends, hosts)
+        seen = observation("paused", "absent", hosts, was_paused=True, again=True)
     assert seen == Observation("paused", "absent", was_paused=True, again=True)

@@ -103,9 +103,9 @@ def play(monkeypatch: pytest.MonkeyPatch, hosts: Hosts, *, paused: bool = False,
     }
     for name, fake in patched.items():
         monkeypatch.setattr(libvirt_migrate, name, fake)
-    monkeypatch.setattr(run_reconcile, "_suspended", lambda *_more: False)
-    monkeypatch.setattr(run_reconcile, "_superseded", lambda *_more: False)
-    monkeypatch.setattr(run_reconcile, "_takes_back", lambda *_more: hosts.takes_back)
+    monkeypatch.setattr(run_reconcile._Ends, "is_suspended_by_owner", lambda _ends: False)
+    monkeypatch.setattr(run_reconcile._Ends, "is_superseded", lambda _ends: False)
+    monkeypatch.setattr(run_reconcile._Ends, "takes_disks_back", lambda _ends: hosts.takes_back)
     monkeypatch.setattr(run_reconcile, "resume_guest", hosts.doer("resume"))
     monkeypatch.setattr(run_copy_offline, "release", hosts.doer("release"))
     monkeypatch.setattr(
