@@ -108,11 +108,6 @@ class PlaybookAction:
     name: str
     description: str
     kind: str
-    destructive: bool
-    new_name: str  # the argument with a name that a guest gets
-    picks_host: str  # the argument with a hypervisor, where it chooses one when none is given
-    everywhere: bool  # whether it may act on all hypervisors and guests
-    partial: bool  # whether options that are not given stay as they are
     verb: str  # in a sentence, before a guest's name
     domain: t.Mapping[str, t.Any]  # what it says of each guest
     from_states: tuple[str, ...]  # of guests that it acts on; empty for any
@@ -123,9 +118,14 @@ class PlaybookAction:
     only_inside: tuple[str, ...]
     refused: tuple[str, ...]  # options of that module that it does not take
     survey: tuple[str, ...]  # arguments that a job template asks for
-    template: bool  # whether there is a job template for it
-    authority: bool  # whether it signs certificates
     collections: tuple[str, ...]  # that it needs
+    destructive: bool = False
+    new_name: str = ""  # the argument with a name that a guest gets
+    picks_host: str = ""  # the argument with a hypervisor, where it chooses one when none is given
+    everywhere: bool = False  # whether it may act on all hypervisors and guests
+    partial: bool = False  # whether options that are not given stay as they are
+    template: bool = True  # whether there is a job template for it
+    authority: bool = False  # whether it signs certificates
 
     @property
     def creates(self) -> bool:
@@ -191,15 +191,11 @@ def action(name: str) -> PlaybookAction:
     entry = _catalogue()["actions"][name]
     module = entry.get("options_of") or {}
     given = {"virt_group": None, **(entry.get("arguments") or {})}
+    said = ("destructive", "new_name", "picks_host", "everywhere", "partial", "template", "authority")
     return PlaybookAction(
         name=name,
         description=entry["description"],
         kind=entry["kind"],
-        destructive=entry.get("destructive", False),
-        new_name=entry.get("new_name", ""),
-        picks_host=entry.get("picks_host", ""),
-        everywhere=entry.get("everywhere", False),
-        partial=entry.get("partial", False),
         verb=entry.get("verb") or name.replace("_", " "),
         domain=entry.get("domain") or {},
         from_states=tuple(entry.get("from") or ()),
@@ -210,9 +206,8 @@ def action(name: str) -> PlaybookAction:
         only_inside=tuple(module.get("only_inside") or ()),
         refused=tuple(module.get("refused") or ()),
         survey=tuple(entry.get("survey") or (name for name in given if name != "virt_group")),
-        template=entry.get("template", True),
-        authority=entry.get("authority", False),
         collections=tuple(entry.get("collections") or ()),
+        **{key: entry[key] for key in said if key in entry},
     )
 
 
