@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import re
 import sys
 import typing as t
 from pathlib import Path
@@ -96,6 +97,11 @@ def test_every_room_has_files() -> None:
     assert [place for place in ROOMS if not any(fnmatch.fnmatch(label(path), place) for path in FILES)] == []
     assert [role for role in ROLES if not house.files(role)] == []
     assert {house.subject(path) for path in house.files()} == set(house.FLOORS)
+
+
+def test_the_guide_draws_the_house_as_it_stands() -> None:
+    guide = (payload.ROOT / "docs/docsite/rst/guide_internals.rst").read_text()
+    assert re.findall(r"^    (_\w+)  +[a-z]", guide, re.M) == [*reversed(house.FLOORS)]
 
 
 @pytest.mark.parametrize("path", FILES, ids=label)
