@@ -47,7 +47,7 @@ class ActionModule(WatchedAction):
             arguments, local, fan_out = self._prepared(variables)
         except ValueError as error:
             raise AnsibleActionFail(str(error)) from error
-        answer = self._asked(arguments, variables)
+        answer: dict[str, t.Any] = self._planned(module_args=dict(arguments), task_vars=variables)
         host = str(variables.get("inventory_hostname"))
         if answer.get("failed") or self._task.check_mode:
             return answer

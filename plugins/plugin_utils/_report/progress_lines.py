@@ -30,14 +30,6 @@ class WatchedAction(UntrustedAction):
 
     _folder = ""  # the module's private one on the host, once it has begun
 
-    def _asked(self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """The module's result in check mode."""
-        checking, self._task.check_mode = self._task.check_mode, True
-        try:
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=dict(arguments), task_vars=task_vars))
-        finally:
-            self._task.check_mode = checking
-
     def _of_one(self, what: str, name: object, file: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         """The result of a module that works on the thing of this name; meanwhile, progress lines are shown.
 
