@@ -5,19 +5,11 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedModule
 
 
-class ActionModule(WatchedAction):
+class ActionModule(WatchedModule):
     """Serves `virt_backup_files`, which continues if the controller dies."""
 
-    _supports_check_mode = True
-    _supports_async = False  # it does by itself what is to be gained by it
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the module's result; meanwhile, show progress lines."""
-        super().run(tmp, task_vars)
-        guest = self._task.args.get("guest")
-        return self._of_one(f"files of {guest}", guest, "{}.files.progress", task_vars)
+    subject = "files of {it}"
+    file = "{}.files.progress"

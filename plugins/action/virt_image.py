@@ -37,7 +37,6 @@ class ActionModule(WatchedAction):
 
     TRANSFERS_FILES = True
     _supports_check_mode = True
-    _supports_async = False  # it does by itself what is to be gained by it
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the module; a host that has the image costs one call."""

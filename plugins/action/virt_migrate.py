@@ -21,7 +21,6 @@ class ActionModule(WatchedAction):
     """Serves `virt_migrate`, which continues if the controller dies."""
 
     _supports_check_mode = True
-    _supports_async = False  # it does by itself what is to be gained by it
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's result; meanwhile, show progress lines."""

@@ -5,18 +5,11 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedAction
+from ansible_collections.corral.virt.plugins.plugin_utils._report.progress_lines import WatchedModule
 
 
-class ActionModule(WatchedAction):
+class ActionModule(WatchedModule):
     """Serves `virt_prove`, which continues if the controller dies."""
 
-    _supports_check_mode = True
-    _supports_async = False  # it does by itself what is to be gained by it
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        """Return the module's result; meanwhile, show progress lines."""
-        super().run(tmp, task_vars)
-        return self._of_one("proof of backups", "corral-proof", "{}.progress", task_vars)
+    subject = "proof of backups"
+    named, fixed = (), "corral-proof"

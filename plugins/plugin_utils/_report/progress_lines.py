@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import posixpath
 import shlex
@@ -28,30 +29,8 @@ class WatchedAction(UntrustedAction):
     (`_system/detached.py`).
     """
 
+    _supports_async = False  # it does by itself what is to be gained by it
     _folder = ""  # the module's private one on the host, once it has begun
-
-    def _of_one(self, what: str, name: object, file: str, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
-        """The result of a module that works on the thing of this name; meanwhile, progress lines are shown.
-
-        `what` begins each line; `file` is the progress file, with `{}` for the name.
-        """
-        arguments, variables = dict(self._task.args), task_vars or {}
-        if self._task.check_mode or not isinstance(name, str) or not is_file_name(name):
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
-        note = f"{variables.get('inventory_hostname')}: {what}"
-        return self._watched(arguments, variables, {note: file.replace("{}", name)})
-
-    def _of_guests(self, what: str, task_vars: dict[str, t.Any]) -> dict[str, t.Any]:
-        """The result of a module that works on the guests in `guests`; meanwhile, progress lines of each are shown."""
-        arguments = dict(self._task.args)
-        guests = arguments.get("guests")
-        names = [guest for guest in (guests if isinstance(guests, list) else [guests]) if isinstance(guest, str)]
-        if self._task.check_mode or not names or not all(map(is_file_name, names)):
-            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=task_vars))
-        host = task_vars.get("inventory_hostname")
-        return self._watched(
-            arguments, task_vars, {f"{host}: {what} of {guest}": f"{guest}.progress" for guest in names}
-        )
 
     def _watched(
         self, arguments: t.Mapping[str, t.Any], task_vars: dict[str, t.Any], notes: t.Mapping[str, str]
@@ -112,6 +91,29 @@ class WatchedAction(UntrustedAction):
 
     def _show(self, what: str, line: str) -> None:
         terminal.say(printable(f"{what}: {line}"))
+
+
+class WatchedModule(WatchedAction):
+    """An action that runs its module, with the progress of each thing that an option names."""
+
+    subject: str  # begins each line, with options by name; `{it}` is the thing
+    named: tuple[str, ...] = ("guest",)  # options with a name or a list of names: the first that is given counts
+    fixed: str | None = None  # the name where no option has it
+    file = "{}.progress"
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+        """Return the module's result; meanwhile, show progress lines."""
+        super().run(tmp, task_vars)
+        arguments, variables = dict(self._task.args), task_vars or {}
+        given = next((arguments[one] for one in self.named if arguments.get(one)), self.fixed)
+        names = [one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str)]
+        if self._task.check_mode or not names or not all(map(is_file_name, names)):
+            return t.cast("dict[str, t.Any]", self._execute_module(module_args=arguments, task_vars=variables))
+        host, options = variables.get("inventory_hostname"), collections.defaultdict(lambda: None, arguments)
+        notes = {
+            f"{host}: {self.subject.format_map(options | {'it': one})}": self.file.replace("{}", one) for one in names
+        }
+        return self._watched(arguments, variables, notes)
 
 
 def is_file_name(name: str) -> bool:
