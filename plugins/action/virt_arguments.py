@@ -44,7 +44,6 @@ def _is_installed(collection: str) -> bool:
 class ActionModule(ActionBase):
     """Reads variables; connects only to hosts that are declared gone. Nothing changes."""
 
-    _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

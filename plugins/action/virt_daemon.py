@@ -21,8 +21,6 @@ _CALL_S = 10  # each is a line for the user, and a sign of life on the connectio
 class ActionModule(UntrustedAction):
     """Serves `virt_daemon`."""
 
-    _supports_check_mode = True
-
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the module until it has restarted what is due, or the timeout."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)

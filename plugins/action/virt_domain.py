@@ -27,7 +27,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results i
 class ActionModule(UntrustedAction):
     """Serves `virt_domain`, and `virt_domains` through its own file."""
 
-    _supports_check_mode = True
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -32,7 +32,6 @@ Arguments = t.Mapping[str, t.Any]
 class ActionModule(ActionBase):
     """Pure computation: it connects to no host, and changes nothing."""
 
-    _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -15,8 +15,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results i
 class ActionModule(UntrustedAction):
     """Serves `virt_firewall`."""
 
-    _supports_check_mode = True
-    _supports_diff = True
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

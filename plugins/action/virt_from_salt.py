@@ -36,8 +36,6 @@ OPTIONS: dict[str, t.Any] = {
 class ActionModule(ActionBase):
     """Reads and writes files of the controller; contacts no host."""
 
-    _supports_check_mode = True
-    _supports_diff = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -36,7 +36,6 @@ class ActionModule(WatchedAction):
     """Serves `virt_image`: queries the host first, and transfers only what is missing."""
 
     TRANSFERS_FILES = True
-    _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Run the module; a host that has the image costs one call."""

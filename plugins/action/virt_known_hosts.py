@@ -40,8 +40,6 @@ _NOT_KEPT = (
 class ActionModule(ActionBase):
     """Edits one file of the controller; contacts no host."""
 
-    _supports_check_mode = True
-    _supports_diff = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

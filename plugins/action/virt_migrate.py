@@ -20,8 +20,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class ActionModule(WatchedAction):
     """Serves `virt_migrate`, which continues if the controller dies."""
 
-    _supports_check_mode = True
-
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         """Return the module's result; meanwhile, show progress lines."""
         super().run(tmp, task_vars)

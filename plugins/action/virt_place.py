@@ -48,7 +48,6 @@ OPTIONS: dict[str, t.Any] = {
 class ActionModule(ActionBase):
     """Pure computation: it connects to no host, and changes nothing."""
 
-    _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -37,8 +37,6 @@ Answer = dict[str, t.Any]
 class ActionModule(UntrustedAction, ActionBase):
     """Serves `virt_ready`."""
 
-    _supports_check_mode = True
-
     def run(self, tmp: str | None = None, task_vars: Answer | None = None) -> Answer:
         """Try to log in until it works, or the guest shows that it will not."""
         result: Answer = super().run(tmp, task_vars)

@@ -37,7 +37,6 @@ OPTIONS: dict[str, t.Any] = {
 class ActionModule(ActionBase):
     """Shows text on the terminal (and in the job's output), and returns it."""
 
-    _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -34,7 +34,6 @@ _TOLD = 10  # guests of one kind in the text
 class ActionModule(ActionBase):
     """Pure computation: no hypervisor is queried."""
 
-    _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -14,7 +14,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results i
 class ActionModule(UntrustedAction):
     """Serves `virt_state`."""
 
-    _supports_check_mode = True
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:

@@ -31,9 +31,6 @@ Variables = dict[str, t.Any]
 class ActionModule(UntrustedAction):
     """Runs on the controller, once per host, in parallel processes."""
 
-    _supports_check_mode = True
-    _supports_diff = True
-
     def run(self, tmp: str | None = None, task_vars: Variables | None = None) -> dict[str, t.Any]:
         """Connect the controller's half with the host's."""
         result: dict[str, t.Any] = super().run(tmp, task_vars)
