@@ -54,9 +54,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
-        return {"changed_names": changed_names}
-
-
-def changed_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Options of `virt_known_hosts`, from chosen guests and results."""
-    return created_guests.new_names(chosen, results)
+        return {"changed_names": created_guests.new_names}

@@ -68,15 +68,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
-        return {"created_guest": created_guest}
-
-
-def created_guest(
-    guest: t.Mapping[str, t.Any],
-    placed: t.Mapping[str, t.Any],
-    groups: t.Mapping[str, t.Any],
-    hostvars: t.Mapping[str, t.Any],
-    awaited: bool = True,
-) -> dict[str, t.Any]:
-    """The guest's name and host, whether it should be reachable, and the problem, if any."""
-    return created_guests.created(guest, placed, groups, hostvars, awaited=awaited)
+        return {"created_guest": created_guests.created}

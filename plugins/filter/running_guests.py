@@ -57,9 +57,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
-        return {"running_guests": running_guests}
-
-
-def running_guests(host: str, result: t.Mapping[str, t.Any], act: str) -> dict[str, list[str]]:
-    """Lines about running guests, and about migrations, that prevent `act`."""
-    return hosted_guests.running(host, result, act)
+        return {"running_guests": hosted_guests.running}

@@ -62,7 +62,7 @@ _value:
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests as _staying
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests
 
 
 class FilterModule:
@@ -70,16 +70,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         """Filters by name."""
-        return {"staying_guests": staying_guests}
-
-
-def staying_guests(
-    host: str,
-    seen: t.Mapping[str, t.Any],
-    stays: t.Sequence[t.Mapping[str, t.Any]],
-    moved: t.Mapping[str, t.Any],
-    emptied: str | None = None,
-    running_only: bool | None = None,
-) -> list[str]:
-    """Lines about guests and migrations because of which the host is not empty."""
-    return _staying.staying(host, seen, stays=stays, moved=moved, emptied=emptied, running_only=running_only)
+        return {"staying_guests": hosted_guests.staying}

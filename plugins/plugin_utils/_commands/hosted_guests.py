@@ -121,10 +121,9 @@ Guest = t.Mapping[str, t.Any]
 def staying(
     host: str,
     seen: t.Mapping[str, t.Any],
-    *,
     stays: t.Sequence[Guest],
     moved: t.Any,
-    emptied: str | None,
+    emptied: str | None = None,
     running_only: bool | None = None,
 ) -> list[str]:
     """A line for each such guest or migration, below a heading; empty if all is done.

@@ -49,8 +49,7 @@ def created(
     placed: Variables,
     groups: Groups,
     hostvars: t.Mapping[str, Variables],
-    *,
-    awaited: bool,
+    awaited: bool = True,
 ) -> dict[str, t.Any]:
     """The guest's name in the inventory, its host, whether it is `reached`, and a `problem`: not placed, or no address.
 

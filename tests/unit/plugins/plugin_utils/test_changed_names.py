@@ -6,7 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.filter.changed_names import FilterModule, changed_names
+from ansible_collections.corral.virt.plugins.filter.changed_names import FilterModule
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory.created_guests import new_names
 
 DONE = {"results": [{"name": "web1"}]}
 PURGED = {"name": "web1", "uuid": "aaaa", "state": "absent"}
@@ -37,9 +38,9 @@ def test_a_host_says_which_of_its_guests_are_done(
     item: dict[str, t.Any], results: dict[str, t.Any], namesakes: list[str], absent: list[str], renamed: dict[str, str]
 ) -> None:
     chosen = {"domains": {"h1": [item]}, "namesakes": namesakes}
-    assert changed_names(chosen, results) == {"absent": absent, "renamed": renamed}
+    assert new_names(chosen, results) == {"absent": absent, "renamed": renamed}
 
 
 def test_where_nothing_was_chosen_no_name_changes() -> None:
-    assert changed_names({"domains": {}, "namesakes": []}, {"h1": DONE}) == {"absent": [], "renamed": {}}
-    assert FilterModule().filters() == {"changed_names": changed_names}
+    assert new_names({"domains": {}, "namesakes": []}, {"h1": DONE}) == {"absent": [], "renamed": {}}
+    assert FilterModule().filters() == {"changed_names": new_names}

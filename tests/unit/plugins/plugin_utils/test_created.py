@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.filter import missing_guests, reached_guests
-from ansible_collections.corral.virt.plugins.filter.created_guest import FilterModule, created_guest
+from ansible_collections.corral.virt.plugins.filter import created_guest, missing_guests, reached_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory.created_guests import missing, reached
 
 SEEDED = [{"name": "web1", "ssh_host_key": "ssh-ed25519 AAAA"}]
@@ -29,7 +29,7 @@ def created(
     guests = {"web1": HERE} if shown is None else shown
     groups = {"all": ["h-1", *guests], **({"on_h_1": [*guests], "guests_running": [*guests]} if plugin else {})}
     hostvars: dict[str, dict[str, t.Any]] = {"h-1": {"__guests_result": made}, **guests}
-    return created_guest(guest or GUEST, placed or PLACED, groups, hostvars, awaited=awaited)
+    return created_guests.created(guest or GUEST, placed or PLACED, groups, hostvars, awaited=awaited)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_one_without_an_address_is_a_problem(shown: dict[str, dict[str, t.Any]])
 def test_one_that_was_not_placed_is_a_problem() -> None:
     found = created(made=None, placed={**PLACED, "placements": {}})
     assert found == {"shown": "web1", "host": "", "reached": False, "problem": "web1: no hypervisor fits; db1: neither"}
-    assert FilterModule().filters() == {"created_guest": created_guest}
+    assert created_guest.FilterModule().filters() == {"created_guest": created_guests.created}
 
 
 def test_one_that_has_no_place_is_a_problem_also_without_a_reason() -> None:

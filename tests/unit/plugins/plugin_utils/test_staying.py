@@ -6,9 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.filter import running_guests as running_filter
-from ansible_collections.corral.virt.plugins.filter.running_guests import running_guests
-from ansible_collections.corral.virt.plugins.filter.staying_guests import FilterModule, staying_guests
+from ansible_collections.corral.virt.plugins.filter import running_guests, staying_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guests import running, staying
 
 ARRIVED = {"name": "web1", "uuid": "aaaa", "state": "paused", "moving": "hyper2", "moving_from": "1111"}
 STAYING = {"name": "web2", "uuid": "bbbb", "state": "running", "moving": None, "moving_from": None}
@@ -27,13 +26,13 @@ OPEN = ["These migrations are unfinished", f"web1: migrating to hyper2, now paus
 )
 def test_a_migration_that_is_unfinished(host: str, emptied: str | None, told: list[str]) -> None:
     """From a host that is emptied wherever its guest is; else where the guest is."""
-    assert staying_guests(host, SEEN, [], {"skipped": True}, emptied=emptied) == told
+    assert staying(host, SEEN, [], {"skipped": True}, emptied=emptied) == told
 
 
 def test_a_record_that_names_no_source_counts_where_the_guest_is() -> None:
     seen = {"hyper2": {"host": {"guests": [{**ARRIVED, "moving_from": None}]}}}
-    assert staying_guests("hyper1", seen, [], {}) == staying_guests("hyper1", seen, [], {}, emptied="1111") == []
-    assert staying_guests("hyper2", seen, [], {}) == OPEN
+    assert staying("hyper1", seen, [], {}) == staying("hyper1", seen, [], {}, emptied="1111") == []
+    assert staying("hyper2", seen, [], {}) == OPEN
 
 
 @pytest.mark.parametrize(
@@ -53,14 +52,14 @@ def test_a_record_that_names_no_source_counts_where_the_guest_is() -> None:
 def test_guests_that_stay(stays: list[dict[str, t.Any]], moved: dict[str, t.Any], left: list[str]) -> None:
     """Those that were not placed, and those that did not arrive; before migrations that are unfinished."""
     told = ["These guests stay on hyper1", *left] if left else []
-    assert staying_guests("hyper1", {}, stays, moved) == told
-    assert staying_guests("hyper1", SEEN, stays, moved, emptied="1111") == [*told, *OPEN]
+    assert staying("hyper1", {}, stays, moved) == told
+    assert staying("hyper1", SEEN, stays, moved, emptied="1111") == [*told, *OPEN]
 
 
 @pytest.mark.parametrize("result", [None, {}, {"failed": True, "msg": "no answer"}, {"host": None}, {"host": {}}])
 def test_a_host_that_does_not_answer_has_no_guests(result: t.Any) -> None:
     """In check mode nobody is asked."""
-    assert staying_guests("hyper1", {"hyper1": result}, [], {}, emptied="1111") == []
+    assert staying("hyper1", {"hyper1": result}, [], {}, emptied="1111") == []
 
 
 def test_a_drain_tells_who_is_there_at_its_end_whatever_it_planned() -> None:
@@ -68,12 +67,12 @@ def test_a_drain_tells_who_is_there_at_its_end_whatever_it_planned() -> None:
     off = {**STAYING, "name": "off", "state": "shutdown"}
     seen = {"hyper1": {"host": {"uuid": "1111", "guests": [STAYING, {**STAYING, "name": "web9"}, off]}}}
     failed = [{"name": "web2", "failed": True, "msg": "it is busy"}, {"name": "web3", "failed": True, "msg": "refused"}]
-    there = staying_guests("hyper1", seen, [], {"results": failed}, emptied="1111", running_only=True)
+    there = staying("hyper1", seen, [], {"results": failed}, emptied="1111", running_only=True)
     came = "and was started or migrated there while others left; run the same command again, which moves it"
     assert there == ["These guests stay on hyper1", "web2: it is busy", f"web9: it is running, {came}"]
-    every = staying_guests("hyper1", seen, [], {"results": failed}, emptied="1111", running_only=False)
+    every = staying("hyper1", seen, [], {"results": failed}, emptied="1111", running_only=False)
     assert every == [*there, f"off: it is shutdown, {came}"]
-    assert staying_guests("hyper1", {}, [], {"results": failed}, running_only=False)[1:] == [
+    assert staying("hyper1", {}, [], {"results": failed}, running_only=False)[1:] == [
         "web2: it is busy",
         "web3: refused",
     ]
@@ -81,22 +80,22 @@ def test_a_drain_tells_who_is_there_at_its_end_whatever_it_planned() -> None:
 
 @pytest.mark.parametrize("state", ["running", "paused", "crashed"])
 def test_a_host_with_a_guest_is_not_rebooted(state: str) -> None:
-    found = running_guests("hyper1", {"host": {"guests": [{**STAYING, "state": state}]}}, "rebooted")
+    found = running("hyper1", {"host": {"guests": [{**STAYING, "state": state}]}}, "rebooted")
     assert found["running"][:2] == ["These guests run on hyper1, which is to be rebooted", f"web2: {state}"]
     assert "-e force=true" in found["running"][2] and not found["arriving"]
 
 
 def test_a_guest_that_arrives_is_never_overruled() -> None:
-    found = running_guests("hyper2", SEEN["hyper2"], "rebooted")
+    found = running("hyper2", SEEN["hyper2"], "rebooted")
     assert found["arriving"] == OPEN and len(found["running"]) == 4
 
 
 def test_guests_that_are_off_do_not_keep_a_host_from_a_reboot() -> None:
     nobody: dict[str, list[str]] = {"running": [], "arriving": []}
-    assert running_guests("hyper1", {"host": {"guests": [{**STAYING, "state": "shutdown"}]}}, "rebooted") == nobody
-    assert running_guests("hyper1", {"failed": True}, "rebooted") == nobody, "the task itself is red"
+    assert running("hyper1", {"host": {"guests": [{**STAYING, "state": "shutdown"}]}}, "rebooted") == nobody
+    assert running("hyper1", {"failed": True}, "rebooted") == nobody, "the task itself is red"
 
 
 def test_they_are_filters() -> None:
-    assert FilterModule().filters() == {"staying_guests": staying_guests}
-    assert running_filter.FilterModule().filters() == {"running_guests": running_guests}
+    assert staying_guests.FilterModule().filters() == {"staying_guests": staying}
+    assert running_guests.FilterModule().filters() == {"running_guests": running}
