@@ -44,14 +44,7 @@ _value:
   type: dict
 """
 
-import typing as t
-
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
-
-class FilterModule:
-    """Provides the filter `changed_names`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"changed_names": created_guests.new_names}
+FilterModule = provided(changed_names=created_guests.new_names)

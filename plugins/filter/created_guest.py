@@ -58,14 +58,7 @@ _value:
   type: dict
 """
 
-import typing as t
-
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
-
-class FilterModule:
-    """Provides the filter `created_guest`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"created_guest": created_guests.created}
+FilterModule = provided(created_guest=created_guests.created)

@@ -50,16 +50,9 @@ import typing as t
 from ansible import context
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import dead_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-
-class FilterModule:
-    """Provides the filter `group_with_hosts`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"group_with_hosts": group_with_hosts}
 
 
 def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]], gone: object = ()) -> str | list[str]:
@@ -80,3 +73,6 @@ def group_with_hosts(name: object, groups: t.Mapping[str, t.Sequence[str]], gone
     near = difflib.get_close_matches(str(name), others, 1)
     remedy = f"did you mean {near[0]}?" if near else f"groups with hosts are: {', '.join(others) or 'none'}"
     raise AnsibleFilterError(printable(f"virt_group: the inventory has no hosts in the group {name}; {remedy}"))
+
+
+FilterModule = provided(group_with_hosts=group_with_hosts)

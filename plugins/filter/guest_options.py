@@ -56,14 +56,7 @@ import typing as t
 from ansible.utils.vars import merge_hash
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import action_arguments, actions
-
-
-class FilterModule:
-    """Provides the filter `guest_options`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"guest_options": guest_options}
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 
 
 def guest_options(asked: t.Mapping[str, t.Any], action: str, withheld: t.Sequence[t.Any]) -> dict[str, t.Any]:
@@ -77,3 +70,6 @@ def guest_options(asked: t.Mapping[str, t.Any], action: str, withheld: t.Sequenc
     for inside in ("options", "domain"):
         options = merge_hash(options, values.get(inside) or {}, recursive=module == "virt_domain")
     return options
+
+
+FilterModule = provided(guest_options=guest_options)

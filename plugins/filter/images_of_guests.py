@@ -53,18 +53,11 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import preparation
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-
-class FilterModule:
-    """Provides the filter `images_of_guests`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"images_of_guests": images_of_guests}
 
 
 def images_of_guests(
@@ -83,3 +76,6 @@ def images_of_guests(
         return image_names.needed(whole, {one["name"] for one in known}, images)
     except ValueError as error:
         raise AnsibleFilterError(printable(str(error))) from error
+
+
+FilterModule = provided(images_of_guests=images_of_guests)

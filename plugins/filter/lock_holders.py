@@ -43,14 +43,7 @@ _value:
   type: str
 """
 
-import typing as t
-
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import lock_holders
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 
-
-class FilterModule:
-    """Provides the filter `lock_holders`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"lock_holders": lock_holders.holders}
+FilterModule = provided(lock_holders=lock_holders.holders)

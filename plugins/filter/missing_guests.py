@@ -54,14 +54,7 @@ _value:
   type: dict
 """
 
-import typing as t
-
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
-
-class FilterModule:
-    """Provides the filter `missing_guests`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"missing_guests": created_guests.missing}
+FilterModule = provided(missing_guests=created_guests.missing)

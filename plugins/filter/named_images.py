@@ -53,17 +53,10 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_names
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-
-class FilterModule:
-    """Provides the filter `named_images`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"named_images": named_images}
 
 
 def named_images(
@@ -79,3 +72,6 @@ def named_images(
         return found if names is None else image_names.chosen(names, found, known, strict=strict)
     except ValueError as error:
         raise AnsibleFilterError(printable(str(error))) from error
+
+
+FilterModule = provided(named_images=named_images)

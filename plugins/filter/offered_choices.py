@@ -55,14 +55,7 @@ _value:
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import surveys
-
-
-class FilterModule:
-    """Provides the filter `offered_choices`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"offered_choices": offered_choices}
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 
 
 def offered_choices(
@@ -73,3 +66,6 @@ def offered_choices(
 ) -> list[surveys.Question]:
     """The survey, with choices where there are any."""
     return surveys.offering(playbook, questions, {"hypervisor": list(hypervisors), "image": list(images)})
+
+
+FilterModule = provided(offered_choices=offered_choices)

@@ -35,14 +35,7 @@ _value:
   type: raw
 """
 
-import typing as t
-
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
-
-class FilterModule:
-    """Provides the filter `printable`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"printable": printable}
+FilterModule = provided(printable=printable)

@@ -49,14 +49,7 @@ _value:
   elements: dict
 """
 
-import typing as t
-
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import created_guests
 
-
-class FilterModule:
-    """Provides the filter `reached_guests`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"reached_guests": created_guests.reached}
+FilterModule = provided(reached_guests=created_guests.reached)

@@ -65,14 +65,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import recovered_guests as _recovery
-
-
-class FilterModule:
-    """Provides the filter `recovered_guests`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"recovered_guests": recovered_guests}
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 
 
 def recovered_guests(
@@ -86,3 +79,6 @@ def recovered_guests(
     recovery = _recovery.recovered(shown, reached, arguments, fence, found or {})
     # Results of modules are containers that ansible-core does not let others copy.
     return {**dataclasses.asdict(dataclasses.replace(recovery, hosts={})), "hosts": recovery.hosts}
+
+
+FilterModule = provided(recovered_guests=recovered_guests)

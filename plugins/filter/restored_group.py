@@ -53,14 +53,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import restored_group as _group
-
-
-class FilterModule:
-    """Provides the filter `restored_group`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"restored_group": restored_group}
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 
 
 def restored_group(
@@ -69,3 +62,6 @@ def restored_group(
     """The guests of the group, and problems."""
     guests, problems = _group.restored(backups, found, arguments)
     return {"guests": [dataclasses.asdict(one) for one in guests], "problems": problems}
+
+
+FilterModule = provided(restored_group=restored_group)

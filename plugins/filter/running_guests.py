@@ -47,14 +47,7 @@ _value:
   type: dict
 """
 
-import typing as t
-
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 
-
-class FilterModule:
-    """Provides the filter `running_guests`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"running_guests": hosted_guests.running}
+FilterModule = provided(running_guests=hosted_guests.running)

@@ -76,17 +76,10 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import role_options
 from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
-
-
-class FilterModule:
-    """Provides the filter `seeded_guests`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"seeded_guests": seeded_guests}
 
 
 def seeded_guests(
@@ -115,3 +108,6 @@ def seeded_guests(
         raise AnsibleFilterError(str(error)) from error
     site = role_options.RoleSettings(user_data, wait_for_ip, user, arch, images)
     return [role_options.seeded(one, there.get(one["name"]), site) for one in guests]
+
+
+FilterModule = provided(seeded_guests=seeded_guests)

@@ -60,14 +60,7 @@ _value:
   elements: str
 """
 
-import typing as t
-
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 
-
-class FilterModule:
-    """Provides the filter `staying_guests`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"staying_guests": hosted_guests.staying}
+FilterModule = provided(staying_guests=hosted_guests.staying)

@@ -49,15 +49,8 @@ import typing as t
 
 from ansible.utils.display import Display
 
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_filters import provided
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import known_hosts
-
-
-class FilterModule:
-    """Provides the filter `trusted_host_keys`."""
-
-    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        """Filters by name."""
-        return {"trusted_host_keys": trusted_host_keys}
 
 
 def trusted_host_keys(placements: t.Mapping[str, str], results: t.Mapping[str, t.Any]) -> list[dict[str, str]]:
@@ -66,3 +59,6 @@ def trusted_host_keys(placements: t.Mapping[str, str], results: t.Mapping[str, t
     for warning in refused:
         Display().warning(warning)
     return keys
+
+
+FilterModule = provided(trusted_host_keys=trusted_host_keys)
