@@ -9,7 +9,7 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Timeout
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Timeout, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_blockjob import interruptible, watched_end
@@ -30,13 +30,9 @@ def job(connection: Connection, uuid: str, target: str) -> str | None:
         libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_BACKUP: "backup",
     }
     domain = libvirt_query.by_uuid(connection, uuid)
-    with explained("look for a block job of guest", domain.name()):
-        try:
-            found = domain.blockJobInfo(target)
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-                raise
-            found = {}  # a driver without block jobs has none
+    found = {}  # a driver without block jobs has none
+    with contextlib.suppress(Unsupported), explained("look for a block job of guest", domain.name()):
+        found = domain.blockJobInfo(target)
     return words.get(found["type"], "unknown") if found else None
 
 

@@ -264,10 +264,6 @@ def ports(bridges: t.Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def filters(connection: Connection) -> list[str] | None:
     """Documents of all network filters; None where libvirt was built without them."""
-    with explained("list the network filters of", connection.getURI()):
-        try:
-            return [item.XMLDesc() for item in connection.listAllNWFilters()]
-        except libvirt.libvirtError as error:
-            if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-                return None
-            raise
+    with contextlib.suppress(Unsupported), explained("list the network filters of", connection.getURI()):
+        return [item.XMLDesc() for item in connection.listAllNWFilters()]
+    return None

@@ -8,7 +8,7 @@ import contextlib
 import typing as t
 import weakref
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Offer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -51,13 +51,11 @@ def missing_filters(connection: Connection, names: t.Collection[str]) -> frozens
     complete = _COMPLETE.setdefault(connection, set())
     if complete.issuperset(names):
         return frozenset()
-    try:
+    there = None
+    with contextlib.suppress(Unsupported), explained("list the network filters of", connection.getURI()):
         there = {one.name(): one for one in connection.listAllNWFilters()}
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-            return frozenset()
-        with explained("list the network filters of", connection.getURI()):
-            raise
+    if there is None:
+        return frozenset()
     reached, waiting = set[str](), set(names)
     while waiting:
         reached |= waiting
@@ -92,15 +90,10 @@ def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]
 
 def missing_secrets(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
     """The secrets, by UUID or usage, that do not exist; empty if the driver does not support secrets."""
-    try:
-        found = connection.listAllSecrets()
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-            return frozenset()
-        with explained("list the secrets of", connection.getURI()):
-            raise
-    there = {name for one in found for name in (one.UUIDString(), one.usageID())}
-    return frozenset(names) - there
+    with contextlib.suppress(Unsupported), explained("list the secrets of", connection.getURI()):
+        there = {name for one in connection.listAllSecrets() for name in (one.UUIDString(), one.usageID())}
+        return frozenset(names) - there
+    return frozenset()
 
 
 def missing_offers(connection: Connection, offers: t.Collection[Offer]) -> frozenset[Offer]:

@@ -13,13 +13,9 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 
 def domain_capabilities(connection: Connection, virt_type: str, machine: str | None = None) -> str | None:
     """XML of what libvirt supports for guests of that type and machine; None if the driver cannot say."""
-    try:
+    with contextlib.suppress(Unsupported), explained("read the domain capabilities of", connection.getURI()):
         return t.cast(str, connection.getDomainCapabilities(None, None, machine, virt_type))
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-            return None
-        with explained("read the domain capabilities of", connection.getURI()):
-            raise
+    return None
 
 
 def baseline(connection: Connection, virt_type: str, arch: str, cpus: t.Sequence[str]) -> str:

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 
@@ -28,13 +30,9 @@ def networks(connection: Connection) -> list[tuple[Ref, t.Any]]:
 
 def leases(network: t.Any) -> list[dict[str, t.Any]]:
     """Active DHCP leases of a network; empty if libvirt runs no DHCP server for it."""
-    try:
+    found: list[dict[str, t.Any]] = []
+    with contextlib.suppress(Unsupported), explained("read the leases of network", network.name()):
         found = network.DHCPLeases() if network.isActive() else []
-    except libvirt.libvirtError as error:
-        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-            with explained("read the leases of network", network.name()):
-                raise
-        return []
     names = {"ipaddr": "ip", "mac": "mac", "hostname": "hostname", "clientid": "id"}
     return [
         {

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import NWFILTER_KIND
@@ -19,14 +21,9 @@ NWFILTER_TYPE = ObjectType(NWFILTER_KIND, "network filter", "VIR_ERR_NO_NWFILTER
 
 def nwfilters(connection: Connection) -> list[tuple[Ref, t.Any]]:
     """libvirt's network filters; none where the driver has none."""
-    with explained("list the network filters of", connection.getURI()):
-        try:
-            found = connection.listAllNWFilters()
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-                raise
-            found = []
-        return [(NWFILTER_KIND.ref(one.name()), one) for one in found]
+    with contextlib.suppress(Unsupported), explained("list the network filters of", connection.getURI()):
+        return [(NWFILTER_KIND.ref(one.name()), one) for one in connection.listAllNWFilters()]
+    return []
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,13 +35,9 @@ _Counts = t.Callable[[t.Any], bool]
 
 def is_off(domain: t.Any) -> bool:
     """True if the guest is inactive; a transient one is then gone."""
-    try:
+    with contextlib.suppress(NotFound), explained("inspect guest", domain.name()):
         return not domain.isActive()
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-            return True
-        with explained("inspect guest", domain.name()):
-            raise
+    return True
 
 
 def ask(connection: Connection, domain: t.Any, verb: str, way: str = "ACPI_POWER_BTN") -> None:

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hmac
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
@@ -29,15 +31,10 @@ def _by_usage(connection: Connection, ref: Ref) -> t.Any:
 def secrets(connection: Connection) -> list[tuple[Ref, t.Any]]:
     """libvirt's secret objects; none where the driver has no secrets."""
     words = {number: usage for usage, number in NUMBERS.items()}
-    with explained("list the secrets of", connection.getURI()):
-        try:
-            found = connection.listAllSecrets()
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
-                raise
-            found = []
+    listed, kind = [], SECRET_KIND
+    with contextlib.suppress(Unsupported), explained("list the secrets of", connection.getURI()):
+        found = connection.listAllSecrets()
         listed = [(one, words.get(one.usageType(), "none"), one.usageID(), one.UUIDString()) for one in found]
-    kind = SECRET_KIND
     return [(kind.ref(name if usage != "none" else uuid, usage, uuid), one) for one, usage, name, uuid in listed]
 
 

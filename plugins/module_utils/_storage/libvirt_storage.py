@@ -106,13 +106,9 @@ def volume_in(connection: Connection, pool: str, name: str) -> str | None:
 
 def volume_at(connection: Connection, path: str) -> str | None:
     """The XML of the volume at this path; None if no pool holds it."""
-    try:
+    with contextlib.suppress(NotFound), explained("find volume", path):
         return t.cast(str, connection.storageVolLookupByPath(path).XMLDesc())
-    except libvirt.libvirtError as error:
-        if error.get_error_code() in (libvirt.VIR_ERR_NO_STORAGE_VOL, libvirt.VIR_ERR_NO_STORAGE_POOL):
-            return None
-        with explained("find volume", path):
-            raise
+    return None
 
 
 def volume_key(connection: Connection, path: str) -> str | None:
