@@ -101,19 +101,9 @@ def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
         problems.append(f"restart_timeout: must be at least 0 seconds, not {params['restart_timeout']}")
     if problems:
         raise BadInput(problems)
-    clients = params["clients"]
-    return DaemonSpec(
-        block=params["block"],
-        modular=params["modular"],
-        daemon_settings=params["daemon_settings"],
-        qemu_settings=params["qemu_settings"],
-        leases=params["leases"],
-        clients=None if clients is None else tuple(clients),
-        purge_clients=params["purge_clients"],
-        promised=tuple(params["promised"]),
-        sockets=params["sockets"],
-        tls_port=params["tls_port"],
-    )
+    values = {one.name: params[one.name] for one in dataclasses.fields(DaemonSpec)}
+    clients = None if values["clients"] is None else tuple(values["clients"])
+    return DaemonSpec(**{**values, "clients": clients, "promised": tuple(values["promised"])})
 
 
 def passwords(params: t.Mapping[str, t.Any]) -> t.Iterator[str]:
