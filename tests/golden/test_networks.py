@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._network.model_network
 )
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options, xml_document
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN, Case, Outcome, normal
@@ -71,7 +71,7 @@ def found(case: Case) -> Found | None:
 def play(case: Case, there: Found | None, wanted: t.Mapping[str, t.Any]) -> Outcome:
     """What is planned."""
     try:
-        done = plan(NETWORK, run_noun.spec(NETWORK, params(wanted)), Facts(there, host(case)))
+        done = plan(NETWORK, run_noun.spec(NETWORK, params(wanted)), there, host(case))
     except VirtError as error:
         return Outcome(None, {}, {type(error).__name__.lower(): str(error)})
     defined = [step.xml for step in done.steps if isinstance(step, Define)]

@@ -33,7 +33,7 @@ _TAGS_ON_BRIDGES = version.number(11, 0)  # of libvirt
 
 
 def _host(case: Case) -> NetworkHost:
-    return case.facts.host or NetworkHost()
+    return case.host or NetworkHost()
 
 
 def _problem(case: Case, place: str, reason: str) -> BadInput:

@@ -64,14 +64,6 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """All facts that a plan may use, gathered once."""
-
-    found: Found | None
-    host: t.Any = None  # what the rules of the noun need to know beside it
-
-
-@dataclasses.dataclass(frozen=True)
 class Entry:
     """An entry of a list in a document, before and after an edit."""
 

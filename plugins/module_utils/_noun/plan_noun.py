@@ -13,14 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import (
-    Edited,
-    Entry,
-    Facts,
-    Found,
-    ObjectKind,
-    Spec,
-)
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Found, ObjectKind, Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,15 +109,11 @@ class Case:
     """The input of a noun's rules."""
 
     spec: Spec
-    facts: Facts
+    found: Found | None  # the object as libvirt has it
+    host: t.Any  # what the rules of the noun need to know beside it
     stored: Edited  # the definition
     running: Edited | None = None  # the running object, if it stays running
     live: t.Mapping[str, t.Any] | None = None  # fields of the running object, whether or not it stays
-
-    @property
-    def found(self) -> Found | None:
-        """The object as libvirt has it."""
-        return self.facts.found
 
     def ref(self, kind: ObjectKind) -> Ref:
         """Which object it is."""

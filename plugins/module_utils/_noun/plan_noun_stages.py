@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import so
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun, xml_document
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Facts, Found, ObjectKind, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Found, ObjectKind, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     NounPlan,
@@ -52,9 +52,9 @@ class Noun:
     row: t.Callable[[Case, NounPlan], t.Mapping[str, t.Any]] = lambda _case, _plan: {}  # more about it, in the result
 
 
-def plan(noun: Noun, spec: Spec, facts: Facts) -> NounPlan:
+def plan(noun: Noun, spec: Spec, found: Found | None, host: t.Any = None) -> NounPlan:
     """The plan for one object; raises all refusals at once."""
-    case, kind = _edited_case(noun, spec, facts), noun.schema.kind
+    case, kind = _edited_case(noun, spec, found, host), noun.schema.kind
     if spec.state == "absent":
         remove = noun.remove or (lambda case: _undefine(kind, case))
         result = plan_noun.absent(kind, case, noun.shown, remove, noun.left)
@@ -76,17 +76,16 @@ def _undefine(kind: ObjectKind, case: Case) -> NounStep:
     return plan_noun.Undefine(case.ref(kind), case.found.digest if case.found else "")
 
 
-def _edited_case(noun: Noun, spec: Spec, facts: Facts) -> Case:
+def _edited_case(noun: Noun, spec: Spec, found: Found | None, host: t.Any) -> Case:
     """The stored and running documents with the options written into them."""
-    found = facts.found
     live = values(found.live_xml, noun.schema.table) if found and found.live_xml else None
     if spec.state == "absent":
         before = values(found.xml, noun.schema.table) if found else {}
-        return Case(spec, facts, Edited("", before=before, after=before), live=live)
+        return Case(spec, found, host, Edited("", before=before, after=before), live=live)
     stored = _edited(noun, spec, found.xml if found else noun.skeleton(spec))
     goes_on = spec.state != "inactive"
     running = _edited(noun, spec, found.live_xml) if found and found.live_xml and goes_on else None
-    return Case(spec, facts, stored, running, live)
+    return Case(spec, found, host, stored, running, live)
 
 
 def _edited(noun: Noun, spec: Spec, xml: str) -> Edited:

@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
 from ansible_collections.corral.virt.plugins.module_utils._noun import libvirt_type, run_noun_options
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, doer
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Create,
     Define,
@@ -101,7 +101,7 @@ def converge(
 def _planned(connection: Connection, noun: Noun, api: ObjectApi, wanted: Spec) -> tuple[Found | None, NounPlan]:
     found = _found(connection, api, noun.schema.kind.ref(wanted.name, wanted.within))
     host = noun.host(api.host(connection, wanted), wanted.name, found)
-    return found, plan(noun, wanted, Facts(found, host))
+    return found, plan(noun, wanted, found, host)
 
 
 def _run(gate: Gate, steps: t.Sequence[NounStep], thing: _Object) -> None:

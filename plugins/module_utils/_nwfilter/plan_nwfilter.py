@@ -49,7 +49,7 @@ def _keeps_the_built_in(case: Case, plan: NounPlan) -> Findings:
 
 def _keeps_its_users(case: Case, plan: NounPlan) -> Findings:
     """Refuse to remove a filter that something names: it could not start."""
-    name, host = case.spec.name, case.facts.host
+    name, host = case.spec.name, case.host
     if case.spec.state != "absent" or not plan.steps:
         return
     users = {f"guest {one}" for one, documents in host.guests() if name in named_by_guest(*documents)}
@@ -67,7 +67,7 @@ def _ends(case: Case, plan: NounPlan) -> Findings:
         return
     name, ref = case.spec.name, case.ref(NWFILTER_SCHEMA.kind)
     own = case.stored.after.get("filterrefs", ())
-    filters = {one: references(document) for one, document in case.facts.host.filters().items()} | {name: own}
+    filters = {one: references(document) for one, document in case.host.filters().items()} | {name: own}
     reached = set(own)
     while new := {two for one in reached for two in filters.get(one, ())} - reached:
         reached |= new

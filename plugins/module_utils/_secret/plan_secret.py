@@ -81,7 +81,7 @@ def _own(case: Case) -> list[NounStep]:
     given, update = value_of(case.spec), case.spec.own.get("update_value")
     if given is None:
         return []
-    state = case.facts.host.value(given) if case.found else "none"
+    state = case.host.value(given) if case.found else "none"
     if state != "none" and update == "on_create":
         return []
     due = state in ("none", "other") or (state == "private" and update == "always")
@@ -92,7 +92,7 @@ def _takes_nobodys_uuid(case: Case, _plan: NounPlan) -> Findings:
     """Refuse a UUID that another secret has: libvirt would turn that one into this."""
     if case.spec.state == "absent" or case.found is not None:
         return
-    other = case.facts.host.named(uuid_of(case.spec))
+    other = case.host.named(uuid_of(case.spec))
     if other is not None:
         yield Refused(
             f"cannot create {case.ref(SECRET_SCHEMA.kind)}: {other} has the UUID {uuid_of(case.spec)}; choose another"
@@ -124,7 +124,7 @@ def _keeps_its_users(case: Case, _plan: NounPlan) -> Findings:
     if case.spec.state != "absent" or case.found is None or case.spec.force:
         return
     known = str(case.found.uuid), str(case.spec.within), case.spec.name
-    users = {user for user, document in case.facts.host.documents() if is_named(document, *known)}
+    users = {user for user, document in case.host.documents() if is_named(document, *known)}
     if users:
         yield Refused(
             f"cannot remove {case.ref(SECRET_SCHEMA.kind)}: {some_of(sorted(users), 4)} need it; remove these first, "

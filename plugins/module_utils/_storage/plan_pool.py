@@ -172,7 +172,7 @@ def _stays(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _host(case: Case) -> PoolHost:
-    return case.facts.host or PoolHost()
+    return case.host or PoolHost()
 
 
 def _is_alone(case: Case, _plan: NounPlan) -> Findings:

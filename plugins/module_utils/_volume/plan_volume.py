@@ -191,7 +191,7 @@ def _content(spec: Spec) -> str | None:
 
 
 def _own(case: Case) -> list[NounStep]:
-    spec, ref, host = case.spec, _ref(case), case.facts.host
+    spec, ref, host = case.spec, _ref(case), case.host
     steps: list[NounStep] = []
     source = spec.own.get("source")
     is_half = case.found is not None and host.unfinished() is not None
@@ -210,14 +210,14 @@ def _own(case: Case) -> list[NounStep]:
 def _capacity_kib(case: Case, *, has_content: bool) -> int | None:
     """The size before a resize; None where it is created with the one that is asked for."""
     if has_content:
-        return t.cast(int, case.facts.host.source(case.spec.own["source"]).capacity_kib)
+        return t.cast(int, case.host.source(case.spec.own["source"]).capacity_kib)
     return t.cast("int | None", case.stored.before.get("capacity_kib")) if case.found else None
 
 
 def _is_size(case: Case, has_kib: int, wanted_kib: int) -> bool:
     """True if a volume has the size; that of a VHD is rounded up to a cylinder, that of an LV to an extent."""
     step_kib = _CYLINDER_KIB if case.stored.before.get("format") == "vpc" else 1
-    if case.facts.host.pool().type == "logical":
+    if case.host.pool().type == "logical":
         step_kib = _EXTENT_KIB
     return 0 <= has_kib - wanted_kib < step_kib
 
@@ -227,13 +227,13 @@ def _path(case: Case) -> str:
 
 
 def _remove(case: Case) -> NounStep:
-    key, identity = case.facts.host.identity(_path(case))
+    key, identity = case.host.identity(_path(case))
     return Delete(_ref(case), _path(case), key, identity, bool(case.spec.own.get("wipe")))
 
 
 def _left(case: Case) -> list[NounStep]:
     wipe = bool(case.spec.own.get("wipe"))
-    return [Finish(_ref(case), place, identity, wipe) for place, identity in case.facts.host.removals()]
+    return [Finish(_ref(case), place, identity, wipe) for place, identity in case.host.removals()]
 
 
 def check_unused(ref: object, verb: str, user: str | None) -> None:
@@ -326,7 +326,7 @@ _VERBS: tuple[tuple[type[NounStep], Verb], ...] = (
 
 def _is_possible_there(case: Case, plan: NounPlan) -> Findings:
     """Refuse what cannot be done with volumes of a pool of this type."""
-    kind = case.facts.host.pool().type
+    kind = case.host.pool().type
     able = POOLS.get(kind, PoolVolumes(otherwise="see virsh help volume"))
     lacking = [verb for verb in _verbs(case, plan) if verb not in able.verbs]
     if lacking:
@@ -363,7 +363,7 @@ def _says_enough(case: Case, _plan: NounPlan) -> Findings:
 
 
 def _shrinks_only_when_told(case: Case, plan: NounPlan) -> Findings:
-    host = case.facts.host
+    host = case.host
     for step in plan.steps:
         if isinstance(step, Resize):
             before = _capacity_kib(case, has_content=any(isinstance(one, Fill) for one in plan.steps)) or 0
@@ -388,12 +388,12 @@ def _can_be_opened(case: Case) -> Findings:
 
 def _keeps_its_users(case: Case, plan: NounPlan) -> Findings:
     if any(isinstance(step, Delete) for step in plan.steps):
-        yield from _tried(lambda: check_unused(_ref(case), "delete", case.facts.host.user(_path(case))))
+        yield from _tried(lambda: check_unused(_ref(case), "delete", case.host.user(_path(case))))
 
 
 def _comes_from_what_is_there(case: Case, plan: NounPlan) -> Findings:
     """Refuse content that is missing, that somebody writes, that does not fit, or that names other files."""
-    spec, host, creates = case.spec, case.facts.host, any(isinstance(step, Create) for step in plan.steps)
+    spec, host, creates = case.spec, case.host, any(isinstance(step, Create) for step in plan.steps)
     if creates and "clone_of" in spec.own:
         pool, name = spec.own.get("clone_pool") or str(spec.within), spec.own["clone_of"]
         original = host.original(pool, name)
@@ -439,8 +439,8 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
     """Refuse to use what an interrupted run has left, except to finish or delete it."""
     if case.found is None or case.spec.state == "absent":
         return
-    left = case.facts.host.unfinished()
-    if left is not None and left != (case.facts.host.content(case.spec) if "source" in case.spec.own else None):
+    left = case.host.unfinished()
+    if left is not None and left != (case.host.content(case.spec) if "source" in case.spec.own else None):
         yield Refused(
             f"cannot use {_ref(case)}: an interrupted run was filling it with {left}; run that again to finish an "
             "upload, or remove the volume first (state: absent)"
@@ -449,7 +449,7 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
 
 def _is_read_alone(case: Case, plan: NounPlan) -> Findings:
     if any(isinstance(step, Save) for step in plan.steps):
-        yield from _tried(lambda: check_unused(_ref(case), "download", case.facts.host.writer(_path(case))))
+        yield from _tried(lambda: check_unused(_ref(case), "download", case.host.writer(_path(case))))
     if "dest" in case.spec.own and case.spec.state == "present" and case.found is None:
         yield f"{_ref(case)} is new: it is downloaded by the next run"
 

@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._network.model_network
     RawNetworkHost,
     User,
 )
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Define,
@@ -62,7 +62,7 @@ def told(
     changes = tuple(Change(where, "a", "b") for where in changed)
     stored = Edited("", changes, before if before is not None else {"mode": "nat"}, after, recent=recent)
     runs = None if running is None else Edited("", changes, running, after)
-    case = Case(Spec("lab", state, force=force, own=own or {}), Facts(found, host), stored, runs, live or running)
+    case = Case(Spec("lab", state, force=force, own=own or {}), found, host, stored, runs, live or running)
     plan = NounPlan(tuple(made))
     return [str(finding) for rule in rules for finding in rule(case, plan)]
 
@@ -613,7 +613,7 @@ def test_a_device_joins_a_pool_that_runs(
 ) -> None:
     changes = (Change(changed, "x", after),)
     host = NetworkHost(users=lambda: (User("web1", running),))
-    case = Case(Spec("lab", "active"), Facts(ACTIVE, host), Edited("", changes, {}, {}), None, live)
+    case = Case(Spec("lab", "active"), ACTIVE, host, Edited("", changes, {}, {}), None, live)
     when = plan_network.LIVE["interfaces[]"].when
     assert when(case, changes) is at_once
 

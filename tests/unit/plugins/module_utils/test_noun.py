@@ -8,7 +8,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
     Case,
     Define,
@@ -27,7 +27,7 @@ HOST = Change("hosts[a]", "1", "2")
 
 def planned(found: Found | None, *stored: Change, state: str = "present", running: Edited | None = None) -> NounPlan:
     """The plan for it; entries of `hosts` reach what runs."""
-    case = Case(Spec("lab", state), Facts(found), Edited("<new/>", tuple(stored)), running)
+    case = Case(Spec("lab", state), found, None, Edited("<new/>", tuple(stored)), running)
     return present(NETWORK_KIND, case, {"hosts[]": Live("host")}, "as nat")
 
 

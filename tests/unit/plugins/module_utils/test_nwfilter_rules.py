@@ -12,7 +12,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_arguments, run_noun_options
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import MATCHES
@@ -58,7 +58,7 @@ def planned(there: str | None = None, host: Host | None = None, **options: t.Any
     result = ArgumentSpecValidator(run_noun_options.argument_spec(NWFILTER.schema)).validate({"name": "a", **options})
     assert not result.error_messages, result.error_messages
     found = Found(UUID, xml=there, digest="d") if there else None
-    return plan(NWFILTER, run_noun.spec(NWFILTER, result.validated_parameters), Facts(found, host or Host()))
+    return plan(NWFILTER, run_noun.spec(NWFILTER, result.validated_parameters), found, host or Host())
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun import (
     run_noun_options,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan, Start
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -80,7 +80,7 @@ def params(
     ],
 )
 def test_steps(wanted: dict[str, t.Any], there: Found | None, steps: list[str]) -> None:
-    planned = plan(POOL, run_noun.spec(POOL, wanted), Facts(there))
+    planned = plan(POOL, run_noun.spec(POOL, wanted), there)
     assert [str(step) for step in planned.steps] == steps
     assert bool(planned.changes) == bool(steps)
 
@@ -95,7 +95,7 @@ def test_a_pool_is_wanted_active_unless_said_otherwise() -> None:
 
 
 def test_what_goes_is_told() -> None:
-    planned = plan(POOL, run_noun.spec(POOL, params(state="absent")), Facts(HERE))
+    planned = plan(POOL, run_noun.spec(POOL, params(state="absent")), HERE)
     assert sorted((change.where, change.before, change.after) for change in planned.changes) == [
         ("active", True, None),
         ("autostart", True, None),
@@ -115,17 +115,17 @@ def test_what_goes_is_told() -> None:
 )
 def test_refusals(wanted: dict[str, t.Any], there: Found | None, error: type[Exception], reason: str) -> None:
     with pytest.raises(error, match=reason):
-        plan(POOL, run_noun.spec(POOL, wanted), Facts(there))
+        plan(POOL, run_noun.spec(POOL, wanted), there)
 
 
 def test_all_that_is_refused_is_told_at_once() -> None:
     host = PoolHost(others=lambda: {"b": {"type": "dir", "path": "/srv/b"}}, obstacle=lambda path: path)
     with pytest.raises(Refused, match=r"^cannot create pool a in /srv/b: .*; cannot start pool a in /srv/b: "):
-        plan(POOL, run_noun.spec(POOL, params("/srv/b")), Facts(None, host))
+        plan(POOL, run_noun.spec(POOL, params("/srv/b")), None, host)
 
 
 def test_a_pool_goes_whatever_else_is_said_of_it() -> None:
-    planned = plan(POOL, run_noun.spec(POOL, params("/srv/b", state="absent")), Facts(HERE))
+    planned = plan(POOL, run_noun.spec(POOL, params("/srv/b", state="absent")), HERE)
     assert [str(step) for step in planned.steps] == ["stop pool a", "undefine pool a"]
 
 
@@ -137,7 +137,7 @@ def test_a_noun_may_have_a_name_and_a_table_alone() -> None:
     bare = Noun(
         schema=schema, shape=POOL.shape, skeleton=POOL.skeleton, rules=(), made=POOL.made, shown=(), host=POOL.host
     )
-    planned = plan(bare, Spec("a", "active", fields={"path": "/srv/b"}), Facts(HERE))
+    planned = plan(bare, Spec("a", "active", fields={"path": "/srv/b"}), HERE)
     assert list(planned.pending) == ["path: /srv/a -> /srv/b"]
 
 
@@ -167,7 +167,7 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
 
 def noted(host: PoolHost, there: Found | None, **wanted: t.Any) -> list[str]:
     """Notes of a plan."""
-    return list(plan(POOL, run_noun.spec(POOL, params(**wanted)), Facts(there, host)).notes)
+    return list(plan(POOL, run_noun.spec(POOL, params(**wanted)), there, host).notes)
 
 
 def test_a_directory_is_of_one_pool() -> None:
@@ -376,7 +376,7 @@ RNG = Path("/usr/share/libvirt/schemas/storagepool.rng")
 
 def planned(there: Found | None = None, host: PoolHost | None = None, **given: t.Any) -> NounPlan:
     """The plan for the pool."""
-    return plan(POOL, run_noun.spec(POOL, params(**given)), Facts(there, host))
+    return plan(POOL, run_noun.spec(POOL, params(**given)), there, host)
 
 
 def document(made: NounPlan) -> str:

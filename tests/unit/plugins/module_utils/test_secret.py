@@ -12,7 +12,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret import is_named
@@ -48,7 +48,7 @@ def planned(there: str | None = None, host: Host | None = None, **options: t.Any
     result = ArgumentSpecValidator(run_noun_options.argument_spec(SECRET.schema)).validate(given)
     assert not result.error_messages, result.error_messages
     found = Found(UUID, xml=XML.format(there, UUID), digest="d") if there else None
-    return plan(SECRET, run_noun.spec(SECRET, result.validated_parameters), Facts(found, host or Host()))
+    return plan(SECRET, run_noun.spec(SECRET, result.validated_parameters), found, host or Host())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
-from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Facts, Found, Spec
+from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Create, Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
@@ -99,7 +99,7 @@ def planned(there: bool | str = False, host: Host | None = None, **options: t.An
     assert not result.error_messages, result.error_messages
     xml = there if isinstance(there, str) else XML
     found = Found(None, xml=xml, digest="d") if there else None
-    return plan(VOLUME, run_noun.spec(VOLUME, result.validated_parameters), Facts(found, host or Host()))
+    return plan(VOLUME, run_noun.spec(VOLUME, result.validated_parameters), found, host or Host())
 
 
 @pytest.mark.parametrize(
