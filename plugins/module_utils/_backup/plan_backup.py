@@ -16,7 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     BackupDisk,
     BackupPoint,
     Repository,
-    RepositoryFacts,
     chains,
     children,
 )
@@ -32,6 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     StartPoint,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import (
+    PointHost,
     checked_repository,
     path_problems,
 )
@@ -73,20 +73,14 @@ class Checkpoint(t.NamedTuple):
     whole: bool = True  # none of its bitmaps is missing or broken
 
 
-class BackupHost(t.Protocol):
+class BackupHost(PointHost, t.Protocol):
     """The host of the guest, with the repository; files are those of this machine."""
 
     def guest(self, name: str) -> FoundGuest | None:
         """The guest."""
 
-    def facts(self, path: str) -> RepositoryFacts:
-        """What is at the path of the repository."""
-
     def unencrypted(self, path: str) -> str:
         """What a directory lies on, in words; empty if dm-crypt encrypts all of that."""
-
-    def repository(self, path: str) -> Repository:
-        """The repository, with the points of all guests."""
 
     def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
@@ -119,9 +113,6 @@ class BackupHost(t.Protocol):
 
     def free_in(self, directory: str) -> int:
         """Bytes that are free in a directory."""
-
-    def sha256(self, path: str) -> str:
-        """The SHA-256 of a file; empty if it cannot be read."""
 
     def host_uuid(self) -> str:
         """The UUID of the host."""

@@ -55,7 +55,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, without_chains
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import ChainLink
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import GuestFilesHost
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
@@ -91,53 +91,26 @@ class RestoreNetwork(t.NamedTuple):
     macs: t.Collection[str] = ()
 
 
-class RestoreHost(PointHost, t.Protocol):
+class RestoreHost(PointHost, GuestFilesHost, t.Protocol):
     """The host of the restored guest, with the repository; files are those of this machine."""
 
     def text(self, path: str) -> str:
         """The content of a file of a point."""
 
-    def guest(self, name: str) -> FoundGuest | None:
-        """The guest with this name."""
-
     def guest_with(self, uuid: str) -> FoundGuest | None:
         """The guest with this UUID."""
-
-    def disks(self, xml: str) -> tuple[GuestDisk, ...]:
-        """The disks of a definition."""
-
-    def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
-        """A file with this format, and the files that it stands on."""
-
-    def kept(self, uuid: str) -> tuple[str, ...]:
-        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
 
     def checkpoints(self, uuid: str) -> list[Checkpoint]:
         """The checkpoints that libvirt knows."""
 
-    def exists(self, path: str) -> bool:
-        """True if there is something of that name."""
-
-    def identity(self, path: str) -> FileIdentity | None:
-        """Which file it is."""
-
     def is_unfinished(self, path: str) -> bool:
         """True if an interrupted restore has left this file or directory."""
-
-    def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
-        """Who uses a file, but the guest with this UUID and these files."""
-
-    def is_pooled(self, directory: str) -> bool:
-        """True if an active pool has this directory."""
 
     def pool(self, name: str) -> PoolDirectory:
         """The pool with its directory; raises NotFound, or Refused if no disks can be made in it here."""
 
     def network(self, name: str) -> RestoreNetwork | None:
         """The libvirt network with this name."""
-
-    def free_in(self, directory: str) -> int:
-        """Bytes that are free in a directory."""
 
     def flat_size_bytes(self, path: str) -> int:
         """About the bytes that the content of a qcow2 takes without those below it."""

@@ -58,23 +58,17 @@ class ChainLink(t.NamedTuple):
     format: str
 
 
-class SnapshotHost(t.Protocol):
-    """The host of the guest; its files are those of this machine."""
+class GuestFilesHost(t.Protocol):
+    """The host of a guest; its files are those of this machine."""
 
     def guest(self, name: str) -> FoundGuest | None:
         """The guest."""
-
-    def tree(self, uuid: str) -> Tree:
-        """Its snapshots."""
 
     def kept(self, uuid: str) -> tuple[str, ...]:
         """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
 
     def disks(self, xml: str) -> tuple[GuestDisk, ...]:
         """The disks of a definition."""
-
-    def job(self, uuid: str, target: str) -> str | None:
-        """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
 
     def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
         """A file with this format, and the files that it stands on."""
@@ -88,14 +82,24 @@ class SnapshotHost(t.Protocol):
     def identity(self, path: str) -> FileIdentity | None:
         """Which file it is."""
 
-    def taken_bytes(self, path: str) -> int:
-        """Bytes that a file takes."""
-
     def is_pooled(self, directory: str) -> bool:
         """True if an active pool has this directory."""
 
     def free_in(self, directory: str) -> int:
         """Bytes that are free there."""
+
+
+class SnapshotHost(GuestFilesHost, t.Protocol):
+    """The host of the guest whose snapshots are meant."""
+
+    def tree(self, uuid: str) -> Tree:
+        """Its snapshots."""
+
+    def job(self, uuid: str, target: str) -> str | None:
+        """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
+
+    def taken_bytes(self, path: str) -> int:
+        """Bytes that a file takes."""
 
     def memory_bytes(self, xml: str) -> int:
         """The memory of a guest with this definition."""
