@@ -24,10 +24,9 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     PART,
     BackupPoint,
     Repository,
-    RepositoryFacts,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import BackupPlan, BackupSpec, Checkpoint
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import libvirt_disk_move
@@ -118,6 +117,9 @@ def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:
 class BackupGuestHost:
     """The host behind a connection, with a repository among its files."""
 
+    unencrypted = asked_of(dm_crypt.unencrypted)
+    facts = staticmethod(files_repository.look)
+
     def __init__(self, connection: t.Any) -> None:
         self._connection = connection
 
@@ -162,15 +164,6 @@ class BackupGuestHost:
     def now_s(self) -> int:
         """The time of the host, in seconds since the epoch."""
         return int(time.time())
-
-    @asked
-    def unencrypted(self, path: str) -> str:
-        """What a directory lies on, in words; empty if dm-crypt encrypts all of that."""
-        return dm_crypt.unencrypted(path)
-
-    def facts(self, path: str) -> RepositoryFacts:
-        """What is at the path of the repository."""
-        return files_repository.look(path)
 
     @asked
     def repository(self, path: str) -> Repository:

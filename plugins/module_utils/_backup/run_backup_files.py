@@ -14,16 +14,15 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_repository,
     plan_backup_files,
 )
-from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import Repository, RepositoryFacts
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import Repository
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_files import (
     Content,
-    Destination,
     Inside,
     Mounts,
     NameInside,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import ExtractFiles
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
@@ -67,14 +66,13 @@ def _extracted(made: files_extracted.Extraction, notes: list[str]) -> dict[str, 
 class BackupFilesHost:
     """This machine, with a repository among its files, and an appliance that reads one of its points."""
 
+    facts = asked_of(files_repository.look)
+    has_reader = staticmethod(files_extracted.has_reader)
+    destination = asked_of(files_extracted.look)
+
     def __init__(self, stack: contextlib.ExitStack, tell: Progress) -> None:
         self._stack, self._tell = stack, tell
         self._handle: t.Any = None
-
-    @asked
-    def facts(self, path: str) -> RepositoryFacts:
-        """What is at the path of the repository."""
-        return files_repository.look(path)
 
     @asked
     def repository(self, path: str) -> Repository:
@@ -89,15 +87,6 @@ class BackupFilesHost:
             return files_repository.digest(path, lambda done: self._tell("check", done, size))
         except OSError:
             return ""
-
-    def has_reader(self) -> bool:
-        """True if libguestfs is installed."""
-        return files_extracted.has_reader()
-
-    @asked
-    def destination(self, path: str) -> Destination:
-        """What is at a path of this machine."""
-        return files_extracted.look(path)
 
     @asked
     def content(self, disks: tuple[str, ...]) -> Content:

@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore i
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost, note
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import macs_on, pausing, reporting
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
@@ -82,6 +82,10 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
 class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
     """The host behind a connection, with a repository among its files."""
 
+    text = asked_of(files_repository.read_text)
+    is_unfinished = staticmethod(files_restored.is_unfinished)
+    flat_size_bytes = asked_of(files_qemu_img.flat_bytes)
+
     def __init__(self, connection: t.Any, tell: Progress | None = None) -> None:
         super().__init__(connection)
         self._tell = tell
@@ -96,18 +100,9 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
             return ""
 
     @asked
-    def text(self, path: str) -> str:
-        """The content of a file of a point."""
-        return files_repository.read_text(path)
-
-    @asked
     def guest_with(self, uuid: str) -> FoundGuest | None:
         """The guest with this UUID."""
         return libvirt_query.find_by_uuid(self._connection, uuid)
-
-    def is_unfinished(self, path: str) -> bool:
-        """True if an interrupted restore has left this file or directory."""
-        return files_restored.is_unfinished(path)
 
     @asked
     def pool(self, name: str) -> PoolDirectory:
@@ -126,11 +121,6 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
                 [mac for one in guests for xml in (one.xml, one.live_xml) if xml for mac in macs_on(xml, name)],
             )
         return None
-
-    @asked
-    def flat_size_bytes(self, path: str) -> int:
-        """About the bytes that the content of a qcow2 takes without those below it."""
-        return files_qemu_img.flat_bytes(path)
 
     @asked
     def new_uuid(self) -> str:

@@ -20,7 +20,7 @@ def asked(question: Q) -> Q:
 
     @functools.wraps(question)
     def answer(host: object, *arguments: t.Hashable) -> t.Any:
-        key = (question.__name__, arguments)
+        key = (question, arguments)
         if key not in _answers(host):
             found = question(host, *arguments)
             _answers(host)[key] = found
@@ -29,11 +29,20 @@ def asked(question: Q) -> Q:
     return t.cast(Q, answer)
 
 
+if t.TYPE_CHECKING:
+    asked_of = staticmethod
+else:
+
+    def asked_of(question):
+        """`asked` for a function that needs no host: `kind = asked_of(files_disk.kind)` in the class of a host."""
+        return asked(functools.wraps(question)(lambda _host, *arguments: question(*arguments)))
+
+
 def forget(host: object) -> None:
     """Ask a host anew from now on: what it answered before a lock was taken may no longer be true under it."""
     _answers(host).clear()
 
 
-def _answers(host: object) -> dict[tuple[str, tuple[t.Hashable, ...]], t.Any]:
-    answers: dict[tuple[str, tuple[t.Hashable, ...]], t.Any] = vars(host).setdefault(_ANSWERS, {})
+def _answers(host: object) -> dict[tuple[t.Any, tuple[t.Hashable, ...]], t.Any]:
+    answers: dict[tuple[t.Any, tuple[t.Hashable, ...]], t.Any] = vars(host).setdefault(_ANSWERS, {})
     return answers

@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
@@ -105,6 +105,8 @@ def converge(
 
 class DiskMoveHost:
     """The `MoveHost` behind a connection."""
+
+    content_bytes = asked_of(files_qemu_img.flat_bytes)
 
     def __init__(self, connection: t.Any) -> None:
         self._connection = connection
@@ -218,11 +220,6 @@ class DiskMoveHost:
     def taken_bytes(self, path: str) -> int:
         """Bytes that a file or device takes."""
         return free_space.allocated(path) if os.path.isfile(path) else files_logical.size_bytes(path)
-
-    @asked
-    def content_bytes(self, path: str, form: str) -> int:
-        """Bytes that the content of a disk with this format takes in a file, with that of its backing files."""
-        return files_qemu_img.flat_bytes(path, form)
 
     @asked
     def host_uuid(self) -> str:

@@ -11,7 +11,7 @@ import os.path
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.units import image_of_content
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
@@ -176,6 +176,8 @@ def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:
 class _Hosts:
     """The `DiskHosts` of one guest; each pool of the destination is refreshed once."""
 
+    shared_filesystem = asked_of(files_migration.shared_by)
+
     def __init__(self, endpoints: Endpoints) -> None:
         self.endpoints = endpoints
         self._fresh: set[str] = set()
@@ -189,10 +191,6 @@ class _Hosts:
 
     def _at(self, end: plan_disk_move_stages.End) -> t.Any:
         return self.endpoints.source if end == "source" else self.endpoints.dest
-
-    @asked
-    def shared_filesystem(self, path: str) -> str | None:
-        return files_migration.shared_by(path)
 
     @asked
     def relabelling(self) -> tuple[str, ...]:

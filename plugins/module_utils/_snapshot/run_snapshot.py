@@ -131,6 +131,8 @@ def _prune(work: _Work, gate: Gate, result: dict[str, t.Any]) -> None:
 class GuestSnapshotHost(run_disk_move.DiskMoveHost):
     """The host behind a connection."""
 
+    state_files = staticmethod(run_snapshots.state_files)
+
     @asked
     def tree(self, uuid: str) -> Tree:
         """The guest's snapshots."""
@@ -182,10 +184,6 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
     def memory_bytes(self, xml: str) -> int:
         """The memory of a guest with this definition."""
         return int(parse(xml).findtext("memory") or 0) * 1024
-
-    def state_files(self, xml: str, uuid: str) -> tuple[str, ...]:
-        """Its UEFI variables and the directory with the state of its TPM, where they exist."""
-        return run_snapshots.state_files(xml, uuid)
 
     def has_bitmaps(self, path: str) -> bool:
         """True if a qcow2 holds bitmaps of changed blocks."""

@@ -11,7 +11,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
@@ -32,7 +32,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
     CloneSpec,
     Use,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, timer, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace, reserve_of
@@ -192,24 +191,20 @@ def _info(path: str, form: str) -> plan_clone.DiskInfo:
 class _Host:
     """The `CloneHost` behind a connection."""
 
+    kind = asked_of(files_disk.kind)
+    header = asked_of(files_header.read)
+    is_managed = asked_of(files_content.is_managed)
+    is_open = asked_of(files_disk.locked)
+    allocated_bytes = asked_of(free_space.allocated)
+    flat_bytes = asked_of(files_qemu_img.flat_bytes)
+    info = asked_of(_info)
+
     def __init__(self, connection: t.Any) -> None:
         self.connection = connection
 
     @asked
-    def kind(self, path: str) -> str:
-        return files_disk.kind(path)
-
-    @asked
-    def header(self, path: str) -> Header:
-        return files_header.read(path)
-
-    @asked
     def chain(self, path: str) -> tuple[str, ...]:
         return tuple(files_header.chain(path))
-
-    @asked
-    def is_managed(self, path: str) -> bool:
-        return files_content.is_managed(path)
 
     @asked
     def uses(self, path: str) -> tuple[Use, ...]:
@@ -218,22 +213,6 @@ class _Host:
     @asked
     def overlays(self, path: str) -> tuple[str, ...]:
         return _overlays(self.connection, path)
-
-    @asked
-    def is_open(self, path: str) -> bool:
-        return files_disk.locked(path)
-
-    @asked
-    def allocated_bytes(self, path: str) -> int:
-        return free_space.allocated(path)
-
-    @asked
-    def flat_bytes(self, path: str) -> int:
-        return files_qemu_img.flat_bytes(path)
-
-    @asked
-    def info(self, path: str, form: str) -> plan_clone.DiskInfo:
-        return _info(path, form)
 
     @asked
     def raw_disks(self) -> frozenset[str]:

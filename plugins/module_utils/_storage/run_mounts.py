@@ -8,16 +8,15 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_luks,
     files_mount,
+    files_pool,
     libvirt_mount,
     plan_mount,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.files_pool import content
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount import Luks, Mounted, UnitFile
 from ansible_collections.corral.virt.plugins.module_utils._system import dm_crypt
 
 OPTIONS: dict[str, t.Any] = {
@@ -55,64 +54,32 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
 class _Host:
     """The `MountHost` that this machine is."""
 
-    @asked
-    def unit(self, path: str) -> UnitFile:
-        return files_mount.unit(path)
-
-    @asked
-    def mounted(self, path: str) -> Mounted | None:
-        return files_mount.mounted(path)
-
-    def fstab(self, path: str) -> int | None:
-        return files_mount.fstab(path)
+    unit = asked_of(files_mount.unit)
+    mounted = asked_of(files_mount.mounted)
+    fstab = staticmethod(files_mount.fstab)
+    entries = staticmethod(files_mount.entries)
+    device = asked_of(files_mount.device)
+    filesystem = asked_of(files_mount.filesystem)
+    opened = asked_of(dm_crypt.below)
+    holders = staticmethod(dm_crypt.holders)
+    luks = asked_of(files_luks.luks)
+    is_opened_by = asked_of(files_luks.is_opened_by)
+    free_bytes = staticmethod(files_luks.free_bytes)
+    content = staticmethod(files_pool.content)
+    users = staticmethod(libvirt_mount.users)
 
     def real(self, path: str) -> str:
         return os.path.realpath(path)
 
-    def entries(self, path: str) -> list[str] | None:
-        return files_mount.entries(path)
-
-    @asked
-    def device(self, src: str) -> str | None:
-        return files_mount.device(src)
-
-    @asked
-    def filesystem(self, device: str) -> str | None:
-        return files_mount.filesystem(device)
-
-    @asked
-    def opened(self, device: str) -> list[str]:
-        return dm_crypt.below(device)
-
-    def holders(self, device: str) -> list[str]:
-        return dm_crypt.holders(device)
-
-    @asked
-    def luks(self, device: str) -> Luks:
-        return files_luks.luks(device)
-
-    @asked
-    def is_opened_by(self, device: str, passphrase: str) -> bool:
-        return files_luks.is_opened_by(device, passphrase)
-
-    def free_bytes(self, file: str) -> int:
-        return files_luks.free_bytes(file)
-
-    def content(self, device: str) -> str | None:
-        return content(device)
-
-    def users(self, path: str) -> list[str]:
-        return libvirt_mount.users(path)
-
 
 def _still_empty(step: plan_mount.MakeFilesystem) -> None:
     device = _device(step.device)
-    plan_mount.check_empty(step, content(device), files_mount.filesystem(device))
+    plan_mount.check_empty(step, files_pool.content(device), files_mount.filesystem(device))
 
 
 def _still_keyless(step: plan_mount.EncryptDevice) -> None:
     device = _device(step.device)
-    plan_mount.check_keyless(step, files_luks.luks(device), content(device))
+    plan_mount.check_keyless(step, files_luks.luks(device), files_pool.content(device))
 
 
 def _device(src: str) -> str:

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
+from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 
 
@@ -85,3 +85,15 @@ def test_what_is_forgotten_is_asked_anew() -> None:
 
 def test_a_question_keeps_its_name() -> None:
     assert (Host.size.__name__, Host.size.__doc__) == ("size", "An answer by one argument.")
+
+
+def test_an_answer_that_needs_no_host_is_of_one_host_and_of_one_function() -> None:
+    class Other:
+        """A host whose answers are functions of one name; each answer is a new object."""
+
+        first = asked_of(lambda path: [path, 1])
+        second = asked_of(lambda path: [path, 2])
+
+    host, other = Other(), Other()
+    assert (host.first("a"), host.second("a")) == (["a", 1], ["a", 2])
+    assert host.first("a") is host.first("a") and host.first("a") is not other.first("a")
