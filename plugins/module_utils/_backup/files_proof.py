@@ -10,10 +10,9 @@ import shutil
 import subprocess
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
 from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, run
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _PASS = 0o711  # QEMU's user passes through
 _CONSOLE_BYTES, _TOLD_LENGTH = 65536, 300
@@ -22,23 +21,19 @@ _PROBE_S = 60  # for one attempt
 
 def create(directory: str) -> None:
     """Create the directory of its disks."""
-    try:
+    with explained(f"create {directory}", directory):
         os.mkdir(directory, _PASS)
         os.chmod(directory, _PASS)
         durable.fsync(os.path.dirname(directory))
-    except OSError as error:
-        raise Failed(f"cannot create {directory}: {error.strerror}; {remedy(error, directory)}") from error
 
 
 def remove(directory: str, log: str) -> None:
     """Remove that directory with all that is in it, and the log of its console with its older parts."""
-    try:
+    with explained(f"remove {directory} and {log}", directory):
         if os.path.lexists(directory):
             shutil.rmtree(directory)
         for path in glob.glob(f"{glob.escape(log)}*"):
             durable.remove(path)
-    except OSError as error:
-        raise Failed(f"cannot remove {directory} and {log}: {error.strerror}; {remedy(error, directory)}") from error
 
 
 def take_down(bridge: str) -> None:

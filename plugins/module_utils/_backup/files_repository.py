@@ -37,10 +37,9 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     read_pin,
     read_proof,
 )
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _PASS, _OWN, _WRITE_OTHERS = 0o711, 0o700, 0o022
 _PIECE = 1024 * 1024
@@ -49,7 +48,7 @@ _REMOVED = ".removed"  # ending of a folder whose deletion has begun
 
 def look(path: str) -> RepositoryFacts:
     """What is at the path; raises Failed."""
-    with _failing(f"look at repository {path}", path):
+    with explained(f"look at repository {path}", path):
         try:
             names, content = os.listdir(path), None
         except (FileNotFoundError, NotADirectoryError):
@@ -86,7 +85,7 @@ def kept_mounted(path: str) -> t.Iterator[None]:
 def create(path: str) -> None:
     """Mark a directory as a repository; a mark that another run has written meanwhile stays."""
     ident, marker = str(uuids.uuid4()), os.path.join(path, MARKER)
-    with _failing(f"create repository {path}", path):
+    with explained(f"create repository {path}", path):
         os.chmod(path, os.stat(path).st_mode | _PASS)
         own = f"{marker}.{ident}"
         write_text(own, json.dumps({"version": VERSION, "id": ident}) + "\n")
@@ -115,7 +114,7 @@ def write_text(path: str, content: str) -> None:
 
 def read_text(path: str) -> str:
     """The content of a file of a point; raises Failed."""
-    with _failing(f"read {path}", path), open(path, encoding="utf-8") as stream:
+    with explained(f"read {path}", path), open(path, encoding="utf-8") as stream:
         return stream.read()
 
 
@@ -127,7 +126,7 @@ def folder(repository: str, point: BackupPoint, *, part: bool = False) -> str:
 def read(path: str, marker: str, guests: t.Collection[str] | None = None) -> Repository:
     """The repository, of the guests with these UUIDs, or of all; raises Failed."""
     points, broken, unfinished = list[BackupPoint](), list[BrokenPoint](), list[BackupPoint]()
-    with _failing(f"read repository {path}", path):
+    with explained(f"read repository {path}", path):
         for uuid in sorted(name for name in os.listdir(path) if _is_uuid(name)):
             if guests is not None and uuid not in guests:
                 continue
@@ -159,7 +158,7 @@ def _pins(place: str) -> t.Iterator[Pin]:
 def lend(repository: str, points: t.Sequence[BackupPoint], pin: Pin) -> None:
     """Let a guest run on the first of these points, which stands on the others: QEMU's user may pass to their files."""
     place = folder(repository, points[0])
-    with _failing(f"note in {place} that {pin.guest} runs on it", place):
+    with explained(f"note in {place} that {pin.guest} runs on it", place):
         write_text(_pin(place, pin.uuid), pin_text(pin))
         durable.fsync(place)
         for point in points:
@@ -170,7 +169,7 @@ def take_back(repository: str, points: t.Iterable[BackupPoint]) -> None:
     """Let only root read these points; libvirt has given their files to QEMU's user."""
     for point in points:
         place = folder(repository, point)
-        with _failing(f"close {place}", place):
+        with explained(f"close {place}", place):
             for disk in point.disks:
                 os.chown(os.path.join(place, disk.file), 0, 0)
             os.chmod(place, _OWN)
@@ -178,7 +177,7 @@ def take_back(repository: str, points: t.Iterable[BackupPoint]) -> None:
 
 def unpin(place: str, uuid: str) -> None:
     """Forget that a guest runs on the point in a folder."""
-    with _failing(f"note in {place} that no guest runs on it", place):
+    with explained(f"note in {place} that no guest runs on it", place):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_pin(place, uuid))
             durable.fsync(place)
@@ -198,7 +197,7 @@ def _proof(place: str) -> Proof | None:
 def write_proof(repository: str, point: BackupPoint, proof: Proof) -> None:
     """Record in the folder of a point how its restore went; raises Failed if it was deleted meanwhile."""
     path = os.path.join(folder(repository, point), PROOF)
-    with _failing(f"record the proof of backup {point.id}", path):
+    with explained(f"record the proof of backup {point.id}", path):
         write_text(path, proof_text(proof))
 
 
@@ -229,7 +228,7 @@ def _point(place: str, name: str) -> BackupPoint | str:
 def begin(repository: str, point: BackupPoint, definition: t.Mapping[str, str]) -> str:
     """Create the folder of a point that is being made, with these texts in it; returns its path."""
     place = folder(repository, point, part=True)
-    with _failing(f"create {place}", place):
+    with explained(f"create {place}", place):
         os.makedirs(os.path.dirname(place), mode=_PASS, exist_ok=True)
         os.mkdir(place, _PASS)
         for path in (os.path.dirname(place), place):
@@ -249,7 +248,7 @@ def finish(
     name; the point with sizes and checksums.
     """
     place = folder(repository, point, part=True)
-    with _failing(f"finish backup {point.id}", place):
+    with explained(f"finish backup {point.id}", place):
         disks, done = [], 0
         total = sum(os.stat(os.path.join(place, disk.file)).st_size for disk in point.disks)
         for planned in point.disks:
@@ -301,17 +300,9 @@ def delete(repository: str, point: BackupPoint) -> None:
 
 def _remove(place: str) -> None:
     above = os.path.dirname(place)
-    with _failing(f"delete {place}", place):
+    with explained(f"delete {place}", place):
         os.rename(place, place + _REMOVED)
         durable.fsync(above)
         for name in os.listdir(above):  # with those whose deletion was interrupted
             if name.endswith(_REMOVED):
                 shutil.rmtree(os.path.join(above, name))
-
-
-@contextlib.contextmanager
-def _failing(what: str, path: str) -> t.Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Failed(f"cannot {what}: {error.strerror}; {remedy(error, path)}") from error

@@ -27,7 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image.files_image imp
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import Bounds
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
 
 _BLOCK = 64 * 1024
@@ -44,10 +44,8 @@ class Part:
     def __init__(self, path: str, algorithm: str | None = None, bounds: Bounds | None = None) -> None:
         self.path, self.size = path, 0
         self._algorithm, self._bounds, self._unseen = algorithm, bounds, 0
-        try:
+        with explained(f"write {path}", path):
             self._file = open(path, "r+b" if os.path.exists(path) else "w+b")  # noqa: SIM115  closed by __exit__
-        except OSError as error:
-            raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
         self._worker = concurrent.futures.ThreadPoolExecutor(1)
         self._begin()
         for chunk in iter(lambda: self._file.read(CHUNK), b""):
@@ -202,11 +200,8 @@ def download(opener: Opener, location: str, part: Part, *, retries: int, tell: T
 
 def check(path: str) -> None:
     """Raises Failed if a local file cannot be read."""
-    try:
-        with _reading(path):
-            pass
-    except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
+    with explained(f"read {path}", path), _reading(path):
+        pass
 
 
 def _reading(path: str) -> t.BinaryIO:
@@ -224,16 +219,13 @@ def _reading(path: str) -> t.BinaryIO:
 def copy(path: str, part: Part, tell: Tell) -> None:
     """Copy a local file into the part, from the beginning."""
     part.restart()
-    try:
-        with _reading(path) as stream:
-            status = os.fstat(stream.fileno())
-            total = status.st_size
-            part.expect(total, status.st_blocks * 512)
-            for chunk in iter(lambda: stream.read(CHUNK), b""):
-                part.write(chunk)
-                tell("copying", part.size, total)
-    except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
+    with explained(f"read {path}", path), _reading(path) as stream:
+        status = os.fstat(stream.fileno())
+        total = status.st_size
+        part.expect(total, status.st_blocks * 512)
+        for chunk in iter(lambda: stream.read(CHUNK), b""):
+            part.write(chunk)
+            tell("copying", part.size, total)
 
 
 def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:

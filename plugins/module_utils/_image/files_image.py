@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_content import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._system import private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 CHUNK = 1024 * 1024
 
@@ -30,12 +30,8 @@ CHUNK = 1024 * 1024
 def look(image: Image) -> Present:
     """The image's files in the pool; reads only."""
     path = os.path.join(image.directory, image.name)
-    try:
+    with explained(f"read the pool's directory {image.directory}", path):
         files = frozenset(os.listdir(image.directory))
-    except OSError as error:
-        raise Failed(
-            f"cannot read the pool's directory {image.directory}: {error.strerror}; {remedy(error, path)}"
-        ) from error
     strangers = frozenset(file for file in files if image.owns(file) and manifest_name(file) not in files)
     if not os.path.islink(path):
         return Present(target=None, files=files, foreign=image.name in files, strangers=strangers)

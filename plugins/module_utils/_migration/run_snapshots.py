@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move, SavedSnapshot
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 
 def known(source: t.Any, uuid: str, *, moving: bool) -> tuple[SavedSnapshot, ...]:
@@ -55,11 +55,9 @@ def notes(source: t.Any, guest: str, saved: t.Sequence[SavedSnapshot]) -> list[s
 def carry(endpoints: Endpoints, move: Move) -> None:
     """Note the snapshots, and define them on the destination, where the guest's place is reserved."""
     saved = check_as_planned(endpoints, move)
-    try:
+    path = files_migration.note_path(move.uuid)
+    with explained(f"write {path}", path):
         files_migration.write_note(move.uuid, saved)
-    except OSError as error:
-        path = files_migration.note_path(move.uuid)
-        raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path)}") from error
     there = libvirt_query.by_uuid(endpoints.dest, move.uuid)
     here, dest = (libvirt_query.libvirt_version(one) for one in (endpoints.source, endpoints.dest))
     libvirt_migrate.define_snapshots(there, plan_snapshots.readable(saved, dest, written_by=here))

@@ -10,17 +10,16 @@ import shutil
 import tarfile
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _NEW = ".new"
 
 
 def copy_state(path: str, to: str) -> None:
     """Copy a file, or a directory as an archive, to a new file that only root reads."""
-    with _failing(f"copy {path} to {to}", to):
+    with explained(f"copy {path} to {to}", to):
         with open(os.open(to + _NEW, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as out:
             if os.path.isdir(path):
                 with tarfile.open(fileobj=out, mode="w") as archive:
@@ -37,7 +36,7 @@ def _no_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 def put_back(copy: str, path: str) -> None:
     """Replace the content of a file, or the files of a directory, by their copy; owners stay."""
-    with _failing(f"restore {path} from {copy}", path):
+    with explained(f"restore {path} from {copy}", path):
         if not os.path.isdir(path):
             with open(copy, "rb") as source:
                 _replace(path, source)
@@ -60,7 +59,7 @@ def _replace(path: str, source: t.IO[bytes]) -> None:
 
 def create_overlay(path: str, base: str, base_format: str) -> None:
     """Create an empty file on another one, which only root reads until a guest uses it; raises Failed."""
-    with _failing(f"create {path}", path):
+    with explained(f"create {path}", path):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     files_qemu_img.create_overlay(path, base, base_format)
     durable.fsync(path)
@@ -70,7 +69,7 @@ def create_overlay(path: str, base: str, base_format: str) -> None:
 def keep(names: t.Iterable[tuple[str, str]]) -> None:
     """Give each file a second name, which stays when libvirt removes the first; raises Failed."""
     for path, name in names:
-        with _failing(f"keep {path} as {name}", name):
+        with explained(f"keep {path} as {name}", name):
             os.link(path, name, follow_symlinks=False)
             durable.fsync(os.path.dirname(name))
 
@@ -81,11 +80,3 @@ def unkeep(names: t.Iterable[tuple[str, str]]) -> None:
         with contextlib.suppress(OSError):
             if os.path.samefile(path, name):
                 os.unlink(name)
-
-
-@contextlib.contextmanager
-def _failing(what: str, path: str) -> t.Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Failed(f"cannot {what}: {error.strerror}; {remedy(error, path)}") from error

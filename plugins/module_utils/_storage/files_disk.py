@@ -18,7 +18,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy
 
 _PIECE = 1024**2
 _FICLONE = 0x40049409
@@ -104,10 +104,8 @@ def locked_against_writers(path: str, stack: contextlib.ExitStack) -> str:
 
     `held`; `taken` if a process writes now; `none` if the filesystem has no locks.
     """
-    try:
+    with explained(f"read {path}", path):
         image = stack.enter_context(open(path, "rb"))  # noqa: SIM115 - the stack closes it
-    except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path)}") from error
     try:
         for byte in _LETS_NOBODY_WRITE:
             fcntl.fcntl(image, fcntl.F_OFD_SETLK, _lock(fcntl.F_RDLCK, byte, 1))

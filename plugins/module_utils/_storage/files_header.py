@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _LENGTH, _NAME_LENGTH = 64 * 1024, 1023  # the latter: of the name of a backing file, as QEMU limits it
 _MAGICS = (
@@ -55,14 +55,12 @@ _DEPTH = 64
 
 def read(path: str) -> Header:
     """The header of a regular file; raises Failed, or Refused for anything but a regular file."""
-    try:
+    with explained(f"read image {path}", path):
         descriptor = private.opened(path, os.O_RDONLY)
         try:
             return _header(descriptor, os.pread(descriptor, _LENGTH, 0))
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise Failed(f"cannot read image {path}: {error.strerror}; {remedy(error, path)}") from error
 
 
 def _header(descriptor: int, head: bytes) -> Header:

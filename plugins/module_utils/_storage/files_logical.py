@@ -19,7 +19,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
     owner_tag,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _UNREADY = "corral.unready.from."
 _BLKZEROOUT = 0x127F
@@ -117,14 +117,11 @@ def written(path: str) -> str:
 
 def zero(path: str, start: int, end: int) -> None:
     """Let a device read as zeros from `start` to `end`; the storage does that by itself if it can."""
-    try:
-        with _opened(path, os.O_WRONLY) as device:
-            first = min(-(-start // _BLOCK) * _BLOCK, end)
-            os.pwrite(device.fileno(), bytes(first - start), start)
-            for at in range(first, end, _PIECE):
-                fcntl.ioctl(device, _BLKZEROOUT, struct.pack("QQ", at, min(_PIECE, end - at)))
-    except OSError as error:
-        raise Failed(f"cannot write zeros to {path}: {error.strerror}; {remedy(error, path)}") from error
+    with explained(f"write zeros to {path}", path), _opened(path, os.O_WRONLY) as device:
+        first = min(-(-start // _BLOCK) * _BLOCK, end)
+        os.pwrite(device.fileno(), bytes(first - start), start)
+        for at in range(first, end, _PIECE):
+            fcntl.ioctl(device, _BLKZEROOUT, struct.pack("QQ", at, min(_PIECE, end - at)))
 
 
 def _opened(path: str, flags: int) -> t.BinaryIO:

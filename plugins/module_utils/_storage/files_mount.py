@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 
@@ -13,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount i
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.command import answer, run
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _UNITS = "/etc/systemd/system"
 _MOUNTS = "/proc/self/mountinfo"
@@ -72,12 +73,9 @@ def _unescaped(word: str) -> str:
 
 def entries(path: str) -> list[str] | None:
     """Names in a directory; None if it does not exist."""
-    try:
+    with explained(f"mount at {path}", path), contextlib.suppress(FileNotFoundError):
         return os.listdir(path)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise Failed(f"cannot mount at {path}: {error.strerror}; {remedy(error, path)}") from error
+    return None
 
 
 def device(src: str) -> str | None:
@@ -98,10 +96,8 @@ def make_filesystem(path: str, fstype: str) -> None:
 
 def make_mount_point(path: str) -> str | None:
     """Create a directory into which nobody can write until something is mounted there; a note where it can."""
-    try:
+    with explained(f"create {path}", path):
         os.makedirs(path, mode=0o755, exist_ok=True)
-    except OSError as error:
-        raise Failed(f"cannot create {path}: {error.strerror}; {remedy(error, path)}") from error
     try:
         run("chattr", "+i", "--", path)
     except Failed:

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import BECOME, remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import BECOME, explained
 
 _ENCODING: t.Any = {"encoding": "utf-8", "errors": "surrogateescape"}  # a stranger's bytes stay
 _NEW_MODE = 0o644
@@ -18,13 +18,10 @@ _NEW_MODE = 0o644
 
 def read(path: str, *, denied: str = BECOME) -> str:
     """The text of a file; empty if there is none. `denied`: the remedy for a user who may not read it."""
-    try:
+    with explained(f"read {path}", path, denied=denied), contextlib.suppress(FileNotFoundError):
         with open(path, **_ENCODING) as stream:
             return str(stream.read())
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise Failed(f"cannot read {path}: {error.strerror}; {remedy(error, path, denied=denied)}") from error
+    return ""
 
 
 def write(
@@ -40,11 +37,9 @@ def write(
     The new file has its permissions from the first byte: `mode`, or else those of the old file.
     """
     path = _target(path)
-    try:
+    with explained(f"write {path}", path, denied=denied):
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         _replace(path, text, mode, check)
-    except OSError as error:
-        raise Failed(f"cannot write {path}: {error.strerror}; {remedy(error, path, denied=denied)}") from error
 
 
 def _target(path: str) -> str:

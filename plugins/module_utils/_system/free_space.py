@@ -6,19 +6,14 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 
 def measure(directory: str, reserve_bytes: int | None) -> FreeSpace:
     """The current free space; raises Failed."""
-    try:
+    with explained(f"read the free space in {directory}", os.path.join(directory, "")):
         found = os.statvfs(directory)
-    except OSError as error:
-        raise Failed(
-            f"cannot read the free space in {directory}: {error.strerror}; {remedy(error, os.path.join(directory, ''))}"
-        ) from error
     return FreeSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize, reserve_bytes)
 
 

@@ -10,9 +10,9 @@ import hashlib
 import os
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _PIECE = 1024 * 1024
 LOCK = ".lock"
@@ -50,13 +50,10 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
 
 def exists(path: str) -> bool:
     """True if the path exists on this host, also as a link; raises Failed if it cannot be inspected."""
-    try:
+    with explained(f"inspect {path}", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
         os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise Failed(f"cannot inspect {path}: {error.strerror}; {remedy(error, path)}") from error
-    return True
+        return True
+    return False
 
 
 def written_s(path: str) -> float | None:

@@ -75,13 +75,17 @@ def remedy_of(number: int | None, path: str, *, root: bool, missing: bool = Fals
 
 
 @contextlib.contextmanager
-def explained(what: str, *, denied: str = BECOME) -> t.Iterator[None]:
-    """Raises OSError as Failed: what was tried, why it failed, and the remedy."""
+def explained(what: str, path: str = "", *, denied: str = BECOME) -> t.Iterator[None]:
+    """Raises OSError as Failed: what was tried, why it failed, and the remedy.
+
+    `path`: if `what` names it; the file that the error names is not told then.
+    """
     try:
         yield
     except OSError as error:
-        named = f": {_named(error)}" if _named(error) else ""
-        raise Failed(f"cannot {what}: {error.strerror or error}{named}; {remedy(error, denied=denied)}") from error
+        named = f": {_named(error)}" if not path and _named(error) else ""
+        why = f"{error.strerror or error}{named}"
+        raise Failed(f"cannot {what}: {why}; {remedy(error, path, denied=denied)}") from error
 
 
 def _named(error: OSError) -> str:

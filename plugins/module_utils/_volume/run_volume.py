@@ -10,7 +10,7 @@ import os
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotMade
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
@@ -31,10 +31,9 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_owned_disks,
     run_snapshots,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, locks, private
+from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, locks, os_errors, private
 from ansible_collections.corral.virt.plugins.module_utils._system.locks import DISKS
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 from ansible_collections.corral.virt.plugins.module_utils._volume import libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA, sized
@@ -139,7 +138,7 @@ def _content(spec: Spec) -> str:
     if "source" not in spec.own:
         return f"a copy of volume {spec.own['clone_of']} of pool {spec.own.get('clone_pool') or spec.within}"
     path = spec.own["source"]
-    with _explained_os("read", path):
+    with os_errors.explained(f"read {path}", path):
         found = os.stat(path)
     return f"{path} ({found.st_size} bytes, changed at {found.st_mtime_ns} ns)"
 
@@ -237,8 +236,9 @@ def _create(connection: Connection, spec: Spec, step: t.Any) -> None:
         check_original(pool, own["clone_of"], original)
         copy_of = original.path if original else None
     elif "source" in own:
-        with _explained_os("read", own["source"]):
-            xml = sized(xml, os.stat(own["source"]).st_size)
+        source = own["source"]
+        with os_errors.explained(f"read {source}", source):
+            xml = sized(xml, os.stat(source).st_size)
     for path, verb in ((copy_of, "clone"), (spec.fields.get("backing.path"), "back")):
         check_unused(ref, verb, _writer(connection, path) if path else None)
     libvirt_volume.unmark(connection, ref)
@@ -328,7 +328,7 @@ def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
     path = VOLUME_TYPE.named(connection, step.ref).path()
     check_unused(step.ref, "fill", run_file_users.users(connection).of(path))
     before = _content(spec)
-    with _progress(spec) as tell, _explained_os("read", step.source):
+    with _progress(spec) as tell, os_errors.explained(f"read {step.source}", step.source):
         libvirt_volume.upload(connection, step.ref, step.source, lambda done, total: tell("upload", done, total))
     check_source(step.source, before, _content(spec))
     if is_here(connection.getURI()):
@@ -351,7 +351,7 @@ def _save(connection: Connection, spec: Spec, step: Save) -> None:
     check_unused(step.ref, "download", _writer(connection, VOLUME_TYPE.named(connection, step.ref).path()))
     size = _size_bytes(connection, step.ref)
     part = os.path.join(os.path.dirname(step.dest), f".{os.path.basename(step.dest)}.corral-part")
-    with _progress(spec) as tell, _explained_os("write", step.dest):
+    with _progress(spec) as tell, os_errors.explained(f"write {step.dest}", step.dest):
         with open(private.opened(part, os.O_RDWR | os.O_CREAT), "r+b") as file:
             status = os.fstat(file.fileno())
             is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
@@ -379,14 +379,6 @@ def _progress(spec: Spec) -> t.Iterator[Tell]:
         return
     with Progress(spec.own["progress"]) as tell:
         yield tell
-
-
-@contextlib.contextmanager
-def _explained_os(verb: str, path: str) -> t.Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Failed(f"cannot {verb} {path}: {error.strerror}; {remedy(error, path)}") from error
 
 
 API = ObjectApi(
