@@ -120,8 +120,8 @@ class BackupGuestHost:
     unencrypted = asked_of(dm_crypt.unencrypted)
     facts = staticmethod(files_repository.look)
 
-    def __init__(self, connection: t.Any) -> None:
-        self._connection = connection
+    def __init__(self, connection: t.Any, tell: Progress | None = None) -> None:
+        self._connection, self._tell = connection, tell
 
     @asked
     def guest(self, name: str) -> FoundGuest | None:
@@ -136,7 +136,8 @@ class BackupGuestHost:
     def sha256(self, path: str) -> str:
         """The SHA-256 of a file; empty if it cannot be read."""
         try:
-            return files_repository.digest(path)
+            size = os.stat(path).st_size
+            return files_repository.digest(path, lambda done: self._tell("check", done, size) if self._tell else None)
         except OSError:
             return ""
 

@@ -86,19 +86,6 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
     is_unfinished = staticmethod(files_restored.is_unfinished)
     flat_size_bytes = asked_of(files_qemu_img.flat_bytes)
 
-    def __init__(self, connection: t.Any, tell: Progress | None = None) -> None:
-        super().__init__(connection)
-        self._tell = tell
-
-    @asked
-    def sha256(self, path: str) -> str:
-        """The SHA-256 of a file; empty if it cannot be read."""
-        try:
-            size = os.stat(path).st_size
-            return files_repository.digest(path, lambda done: self._tell("check", done, size) if self._tell else None)
-        except OSError:
-            return ""
-
     @asked
     def guest_with(self, uuid: str) -> FoundGuest | None:
         """The guest with this UUID."""
