@@ -601,11 +601,12 @@ def test_functions_are_read_at_a_glance() -> None:
 
 
 def public(body: t.Iterable[ast.stmt]) -> t.Iterator[ast.FunctionDef | ast.ClassDef]:
-    """Functions and classes that others may use, and what the latter offer."""
+    """Functions and classes that others may use, and what these offer; of the answers to a protocol, that tells."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
             yield node
-            yield from public(node.body) if isinstance(node, ast.ClassDef) else ()
+            answers = (ast.get_docstring(node) or "").startswith("The `")
+            yield from public(node.body) if isinstance(node, ast.ClassDef) and not answers else ()
 
 
 def test_what_is_public_says_what_it_is_for() -> None:

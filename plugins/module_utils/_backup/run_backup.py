@@ -115,7 +115,7 @@ def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:
 
 
 class BackupGuestHost:
-    """The host behind a connection, with a repository among its files."""
+    """The `BackupHost` behind a connection."""
 
     unencrypted = asked_of(dm_crypt.unencrypted)
     facts = staticmethod(files_repository.look)
@@ -125,7 +125,6 @@ class BackupGuestHost:
 
     @asked
     def guest(self, name: str) -> FoundGuest | None:
-        """The guest."""
         return libvirt_query.find(self._connection, name)
 
     def located(self, pool: str, volume: str) -> str | None:
@@ -134,7 +133,6 @@ class BackupGuestHost:
 
     @asked
     def sha256(self, path: str) -> str:
-        """The SHA-256 of a file; empty if it cannot be read."""
         try:
             size = os.stat(path).st_size
             return files_repository.digest(path, lambda done: self._tell("check", done, size) if self._tell else None)
@@ -142,63 +140,51 @@ class BackupGuestHost:
             return ""
 
     def disks(self, xml: str) -> tuple[GuestDisk, ...]:
-        """The disks of a definition."""
         return tuple(xml_snapshot.disks(xml, self.located))
 
     def kept(self, uuid: str) -> tuple[str, ...]:
-        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
         return libvirt_query.managed_state(self._connection, uuid)
 
     def job(self, uuid: str, target: str) -> str | None:
-        """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
         return libvirt_disk_move.job(self._connection, uuid, target)
 
     def free_in(self, directory: str) -> int:
-        """Bytes that are free in a directory."""
         return free_space.measure(directory, None).free_bytes
 
     @asked
     def host_uuid(self) -> str:
-        """The UUID of the host."""
         return str(xml_host.host(libvirt_query.capabilities(self._connection))["uuid"])
 
     def now_s(self) -> int:
-        """The time of the host, in seconds since the epoch."""
         return int(time.time())
 
     @asked
     def repository(self, path: str) -> Repository:
-        """The repository."""
         return files_repository.read(path, str(self.facts(path).marker))
 
     @asked
     def checkpoints(self, uuid: str) -> list[Checkpoint]:
-        """The checkpoints that libvirt knows."""
         return [
             Checkpoint(name, xml_backup.repository_of(xml), xml_backup.sizes(xml), xml_backup.is_whole(xml))
             for name, xml in libvirt_backup.checkpoints(self._connection, uuid)
         ]
 
     def stands_on(self, uuid: str) -> str | None:
-        """The ID of the point that the guest with this UUID runs on; None: it does not, or is not here."""
         if libvirt_query.find_by_uuid(self._connection, uuid) is None:
             return None
         noted = states.record(libvirt_query.by_uuid(self._connection, uuid), BACKED)
         return os.path.basename(xml_backed.read(noted, uuid).stands_on or "") or None
 
     def backup_job(self, uuid: str) -> tuple[str, ...] | None:
-        """The files that a running backup writes; None if there is none."""
         xml = libvirt_query.backup_xml(libvirt_query.by_uuid(self._connection, uuid))
         return xml_backup.job_targets(xml) if xml else None
 
     @asked
     def size_bytes(self, uuid: str, disk: GuestDisk) -> int:
-        """The size of a disk, as the guest sees it."""
         return libvirt_backup.size_bytes(self._connection, uuid, disk.target)
 
     @asked
     def file_facts(self, path: str) -> tuple[int, int, int]:
-        """Inode, time of the last write in ns, and filesystem of a file."""
         try:
             found = os.stat(path)
         except OSError:
@@ -207,11 +193,9 @@ class BackupGuestHost:
 
     @asked
     def flat_bytes(self, disk: GuestDisk) -> int:
-        """About the bytes that all of a disk takes."""
         return files_qemu_img.flat_bytes(disk.path, disk.format) if disk.path else 0
 
     def backed_states(self, xml: str, uuid: str) -> tuple[tuple[str, str], ...]:
-        """Its UEFI variables, the directory with the state of its TPM, and its seed, each with the name of its copy."""
         found = [
             (path, "tpm.tar" if os.path.isdir(path) else "nvram.fd") for path in run_snapshots.state_files(xml, uuid)
         ]
@@ -220,7 +204,6 @@ class BackupGuestHost:
 
     @asked
     def token(self) -> str:
-        """A random word."""
         return secrets.token_hex(4)
 
 

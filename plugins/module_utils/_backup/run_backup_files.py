@@ -38,7 +38,7 @@ def read(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     with contextlib.ExitStack() as stack:
         tell = Progress(os.path.join(private.place(), f"{spec.guest}.files.progress"))
         gate.hold(stack, lambda: tell)
-        host = BackupFilesHost(stack, tell)
+        host = _Host(stack, tell)
         made = plan_backup_files.plan(plan_backup_files.scene(spec, host))
         told = gate.run(made.steps, lambda step: _DOERS[type(step)](host, step))
     result: dict[str, t.Any] = {
@@ -63,8 +63,8 @@ def _extracted(made: files_extracted.Extraction, notes: list[str]) -> dict[str, 
     return {"files": made.files, "size_bytes": made.bytes, "left_out": left[:_MOST]}
 
 
-class BackupFilesHost:
-    """This machine, with a repository among its files, and an appliance that reads one of its points."""
+class _Host:
+    """The `FilesHost` that this machine is, with an appliance that reads a point."""
 
     facts = asked_of(files_repository.look)
     has_reader = staticmethod(files_extracted.has_reader)
@@ -76,12 +76,10 @@ class BackupFilesHost:
 
     @asked
     def repository(self, path: str) -> Repository:
-        """The repository, with the points of all guests."""
         return files_repository.read(path, str(self.facts(path).marker))
 
     @asked
     def sha256(self, path: str) -> str:
-        """The SHA-256 of a file; empty if it cannot be read."""
         try:
             size = os.stat(path).st_size
             return files_repository.digest(path, lambda done: self._tell("check", done, size))
@@ -90,23 +88,19 @@ class BackupFilesHost:
 
     @asked
     def content(self, disks: tuple[str, ...]) -> Content:
-        """What these disks have."""
         self._handle = self._stack.enter_context(files_extracted.opened(disks))
         return files_extracted.content(self._handle)
 
     @asked
     def unmounted(self, mounts: Mounts) -> tuple[str, ...]:
-        """Why some of them cannot be mounted."""
         return files_extracted.mount(self._handle, mounts)
 
     @asked
     def inside(self, path: str) -> Inside | None:
-        """What a path is in what is mounted."""
         return files_extracted.inside(self._handle, path)
 
     @asked
     def entries(self, path: str) -> tuple[tuple[NameInside, ...], int]:
-        """The first names of a directory, and how many it has."""
         return files_extracted.entries(self._handle, path)
 
     def extract(self, step: ExtractFiles) -> files_extracted.Extraction:
@@ -131,4 +125,4 @@ class BackupFilesHost:
         return made
 
 
-_DOERS: dict[type[GuestStep], t.Callable[[t.Any, t.Any], object]] = {ExtractFiles: BackupFilesHost.extract}
+_DOERS: dict[type[GuestStep], t.Callable[[t.Any, t.Any], object]] = {ExtractFiles: _Host.extract}

@@ -71,11 +71,10 @@ def _left(connection: t.Any) -> list[LeftProof]:
     return plan_prove.left(libvirt_query.of_all(connection, libvirt_query.found))
 
 
-class ProofGuestHost(RestoreGuestHost):
-    """The host behind a connection."""
+class _Host(RestoreGuestHost):
+    """The `ProofHost` behind a connection."""
 
     def memory_free_bytes(self) -> int:
-        """What new guests could have."""
         return libvirt_proof.memory_free_bytes(self._connection)
 
 
@@ -84,7 +83,7 @@ class _Work:
 
     def __init__(self, connection: t.Any, spec: ProofSpec, tell: Progress) -> None:
         self.connection, self.spec, self.tell = connection, spec, tell
-        self.host = ProofGuestHost(connection, tell)
+        self.host = _Host(connection, tell)
         self.seconds, self.why, self.evidence = 0.0, "", ""
         self._point: BackupPoint | None = None
         self._begun = False

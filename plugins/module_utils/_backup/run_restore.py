@@ -80,7 +80,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
 
 
 class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
-    """The host behind a connection, with a repository among its files."""
+    """The `RestoreHost` behind a connection."""
 
     text = asked_of(files_repository.read_text)
     is_unfinished = staticmethod(files_restored.is_unfinished)
@@ -88,17 +88,14 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
 
     @asked
     def guest_with(self, uuid: str) -> FoundGuest | None:
-        """The guest with this UUID."""
         return libvirt_query.find_by_uuid(self._connection, uuid)
 
     @asked
     def pool(self, name: str) -> PoolDirectory:
-        """The pool with its directory; raises NotFound."""
         return run_pool_directory.pool_of(self._connection, name)
 
     @asked
     def network(self, name: str) -> RestoreNetwork | None:
-        """The libvirt network with this name."""
         with contextlib.suppress(NotFound), explained("read network", name):
             found = self._connection.networkLookupByName(name)
             guests = libvirt_query.of_all(self._connection, libvirt_query.found)
@@ -111,7 +108,6 @@ class RestoreGuestHost(BackupGuestHost, GuestSnapshotHost):
 
     @asked
     def new_uuid(self) -> str:
-        """The UUID for a new guest; the same during a plan."""
         return str(uuids.uuid4())
 
 

@@ -113,62 +113,49 @@ class DiskMoveHost:
 
     @asked
     def guest(self, name: str) -> FoundGuest | None:
-        """The guest."""
         return libvirt_query.find(self._connection, name)
 
     @asked
     def pools(self) -> tuple[str, ...]:
-        """Names of the pools."""
         return tuple(one["name"] for one in libvirt_query.pools(self._connection))
 
     @asked
     def pool(self, name: str) -> PoolDirectory:
-        """The pool with its directory; raises NotFound, or Refused if no disks can be made in it here."""
         return plan_pool_files.disk_pool(run_pool_directory.pool_of(self._connection, name))
 
     @asked
     def group(self, pool: str) -> VolumeGroup | None:
-        """The volume group of a pool; None if it has none, or nobody can ask LVM."""
         return run_disks.volume_group(self._connection, self.pool(pool))
 
     @asked
     def thin_pool(self, pool: str, name: str, but: str) -> ThinPool | None:
-        """A thin pool in the volume group of a pool, without what the volume `but` takes; None if there is none."""
         return run_disks.thin_pool(self.group(pool), name, but)
 
     @asked
     def thin_pool_of(self, path: str) -> str | None:
-        """The name of the thin pool that a disk is a volume of; None if it is no thin volume."""
         return files_lvm.thin_pool_of(path) if path.startswith("/dev/") else None
 
     @asked
     def pool_of(self, path: str) -> str | None:
-        """The name of the pool that has a volume with this path; None if none has."""
         return run_pool_directory.pool_with(self._connection, path)
 
     def free_bytes(self, pool: PoolDirectory) -> int:
-        """Bytes that are free there."""
         group = self.group(pool.name)
         return group.free_bytes if group else free_space.measure(str(pool.path), None).free_bytes
 
     def located(self, pool: str, volume: str) -> str | None:
-        """The path of a volume."""
         return libvirt_storage.path_in(self._connection, pool, volume)
 
     def kept(self, uuid: str) -> tuple[str, ...]:
-        """What libvirt stores beside the definition: managed_save, snapshots, checkpoints."""
         return libvirt_query.managed_state(self._connection, uuid)
 
     def only_backups(self, uuid: str) -> bool:
-        """True if all of its checkpoints are of backups of this collection."""
         return libvirt_query.backup_checkpoints(self._connection, uuid) is not None
 
     def job(self, uuid: str, target: str) -> str | None:
-        """What works on the disk of a running guest: copy, backup or another word; None: nothing."""
         return libvirt_disk_move.job(self._connection, uuid, target)
 
     def user(self, path: str, but: str) -> str | None:
-        """Who uses a file, but the guest with this UUID."""
         return self._users(but).of(path)
 
     @asked
@@ -177,7 +164,6 @@ class DiskMoveHost:
 
     @asked
     def file(self, path: str, form: str) -> DiskFile | None:
-        """The file or device of a disk with this format; None if it is missing or neither."""
         is_device = files_disk.is_device(path)
         if not is_device and files_disk.kind(path) != "file":
             return None
@@ -199,11 +185,9 @@ class DiskMoveHost:
         )
 
     def exists(self, path: str) -> bool:
-        """True if there is something of that name."""
         return os.path.lexists(path) or files_lvm.exists(path)
 
     def mark(self, pool: str, name: str) -> tuple[str, FileIdentity | None] | None:
-        """The mark of a volume, and the file or device there if it is about that one; None without a mark."""
         if self.pool(pool).type == "logical":
             path = os.path.join(str(self.pool(pool).path), name)
             tagged = plan_disk_move.of_tags(files_lvm.tags(path))
@@ -218,12 +202,10 @@ class DiskMoveHost:
         return text, found if plan_disk_move.is_marked(which, _which(path), made, found, taken_bytes) else None
 
     def taken_bytes(self, path: str) -> int:
-        """Bytes that a file or device takes."""
         return free_space.allocated(path) if os.path.isfile(path) else files_logical.size_bytes(path)
 
     @asked
     def host_uuid(self) -> str:
-        """The UUID of the host."""
         return run_removed_disks.host_uuid(self._connection)
 
 

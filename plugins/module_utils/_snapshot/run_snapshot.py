@@ -129,23 +129,20 @@ def _prune(work: _Work, gate: Gate, result: dict[str, t.Any]) -> None:
 
 
 class GuestSnapshotHost(run_disk_move.DiskMoveHost):
-    """The host behind a connection."""
+    """The `SnapshotHost` behind a connection."""
 
     state_files = staticmethod(run_snapshots.state_files)
 
     @asked
     def tree(self, uuid: str) -> Tree:
-        """The guest's snapshots."""
         return run_snapshots.tree(self._connection, uuid, secrets=True)
 
     @asked
     def disks(self, xml: str) -> tuple[GuestDisk, ...]:
-        """The disks of a definition."""
         return tuple(disks(xml, self.located))
 
     @asked
     def chain(self, path: str, form: str) -> tuple[ChainLink, ...]:
-        """A file with this format, and the files that it stands on."""
         found = [ChainLink(path, form)]
         while found[-1].format == "qcow2":
             below = self._below(found[-1].path)
@@ -161,7 +158,6 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
         return ChainLink(base, files_header.backing_format(path) or "raw") if base else None
 
     def other_user(self, path: str, but: str, without: tuple[str, ...]) -> str | None:
-        """Who uses a file, but the guest with this UUID and these files."""
         return self._others(but, without).of(path)
 
     @asked
@@ -169,40 +165,32 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
         return run_file_users.users(self._connection, but=but, without=without)
 
     def identity(self, path: str) -> FileIdentity | None:
-        """Which file it is."""
         return identity.of_path(path)
 
     def is_pooled(self, directory: str) -> bool:
-        """True if an active pool has this directory."""
         held = holder(run_removed_disks.pools(self._connection), directory)
         return held is not None and held.active
 
     def free_in(self, directory: str) -> int:
-        """Bytes that are free in a directory."""
         return free_space.measure(directory, None).free_bytes
 
     def memory_bytes(self, xml: str) -> int:
-        """The memory of a guest with this definition."""
         return int(parse(xml).findtext("memory") or 0) * 1024
 
     def has_bitmaps(self, path: str) -> bool:
-        """True if a qcow2 holds bitmaps of changed blocks."""
         told = files_qemu_img.info(path, "qcow2").get("format-specific", {}).get("data", {})
         return bool(told.get("bitmaps"))
 
     @asked
     def version(self) -> int:
-        """The version of libvirt; 9000000 is 9.0.0."""
         return libvirt_query.libvirt_version(self._connection)
 
     @asked
     def token(self) -> str:
-        """A random word, for names of files; the same for all files of a plan."""
         return secrets.token_hex(4)
 
     @asked
     def now_s(self) -> int:
-        """The time of the host, in seconds since the epoch."""
         return int(time.time())
 
 
