@@ -8,9 +8,16 @@ import sys
 import typing as t
 from pathlib import Path
 
+import pytest
+
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
 Told = dict[str, dict[str, t.Any]]
+
+
+def deep(*values: t.Any) -> t.Any:
+    """A case of a test that only `make test-deep` runs: one more of what another case shows."""
+    return pytest.param(*values, marks=pytest.mark.deep)
 
 
 def defaults(**more: str) -> dict[str, str]:

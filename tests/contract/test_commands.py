@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.contract.play import Play, defaults
+from ansible_collections.corral.virt.tests.contract.play import Play, deep, defaults
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
+from ansible_collections.corral.virt.tests.unit.test_playbooks import ON_THIS_MACHINE
 
 pytestmark = pytest.mark.slow
 
@@ -424,12 +425,10 @@ def test_create_takes_options_by_name_and_shows_no_secret(commands: Commands) ->
         assert secret not in output and "reserved name" not in output and "set autostart" not in output
 
 
-ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt", "simulate"}
+PLAYBOOKS = sorted({path.stem for path in (payload.ROOT / "playbooks").glob("*.yml")} - ON_THIS_MACHINE)
 
 
-@pytest.mark.parametrize(
-    "action", sorted({path.stem for path in (payload.ROOT / "playbooks").glob("*.yml")} - ON_THIS_MACHINE)
-)
+@pytest.mark.parametrize("action", [name if name in ("site", "start") else deep(name) for name in PLAYBOOKS])
 def test_a_group_without_hosts_is_red(commands: Commands, action: str) -> None:
     output = commands.do(action, virt_group="hypr", guest="web1")
     assert (

@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import actio
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
 from ansible_collections.corral.virt.tests.unit.roles.playing import value
 
+ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt", "simulate"}
 GROUP = set(yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]["virt"])
 WHERE = {"group/corral.virt.virt": {"uri": "{{ virt_uri | default('qemu:///system') }}"}}
 PLAYS: dict[str, dict[str, t.Any]] = {
@@ -48,6 +49,13 @@ def test_libvirt_is_asked_where_virt_uri_says(play: dict[str, t.Any]) -> None:
     parts = [play.get(key) for key in ("pre_tasks", "roles", "tasks", "post_tasks")]
     modules = {module for tasks in parts for module in used(tasks, ROOT / "playbooks", set())}
     assert play.get("module_defaults") == (WHERE if modules & GROUP else None), modules & GROUP
+
+
+def test_every_play_of_a_group_asks_whether_it_has_hosts() -> None:
+    first = {name.removesuffix("-0"): play["hosts"] for name, play in PLAYS.items() if name.endswith("-0")}
+    assert {
+        name for name, hosts in first.items() if "| corral.virt.group_with_hosts(groups" not in hosts
+    } == ON_THIS_MACHINE
 
 
 @pytest.mark.parametrize("action", ["build_image", "drain", "rebalance", "rolling_update", "undrain"])
