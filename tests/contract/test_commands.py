@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shlex
 import shutil
@@ -75,28 +74,28 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
     ("action", "arguments", "told"),
     [
         ("start", {"guest": "web2,db1"}, "h1 start web2 h2 db1 is already in that state"),
-        ("shutdown", {"tag": "front"}, "h1 shut down web1 web2 is already in that state"),
-        pytest.param("pause", {"guest": ["web1", "db*"]}, "h1 suspend web1 h2 suspend db1", marks=pytest.mark.deep),
-        pytest.param("resume", {"guest": "db1"}, "h2 db1 is already in that state", marks=pytest.mark.deep),
-        ("force_off", {"guest": "w*", "confirm": "2"}, "h1 destroy web1 web2 is already in that state"),
-        pytest.param("reset", {"guest": "db1"}, "h2 reset db1", marks=pytest.mark.deep),
-        pytest.param("reboot", {"guest": "db1"}, "h2 reboot db1", marks=pytest.mark.deep),
+        deep("shutdown", {"tag": "front"}, "h1 shut down web1 web2 is already in that state"),
+        deep("pause", {"guest": ["web1", "db*"]}, "h1 suspend web1 h2 suspend db1"),
+        deep("resume", {"guest": "db1"}, "h2 db1 is already in that state"),
+        deep("force_off", {"guest": "w*", "confirm": "2"}, "h1 destroy web1 web2 is already in that state"),
+        deep("reset", {"guest": "db1"}, "h2 reset db1"),
+        deep("reboot", {"guest": "db1"}, "h2 reboot db1"),
         ("purge", {"tag": "front", "confirm": 2, "force": "false"}, "h1 shut down web1 undefine web1 undefine web2"),
         ("console", {"guest": "web1"}, "h1 web1: it has no serial console"),
-        ("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
-        ("change", {"guest": "web2,db1", "title": "Shop"}, "h1 define web2 (title) h2 define db1 (title)"),
-        ("change", {"guest": "web2", "domain": {"tags": ["blue"]}}, "h1 define web2 (tags"),
+        deep("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
+        deep("change", {"guest": "web2,db1", "title": "Shop"}, "h1 define web2 (title) h2 define db1 (title)"),
+        deep("change", {"guest": "web2", "domain": {"tags": ["blue"]}}, "h1 define web2 (tags"),
         (
             "create_volume",
             {"host": "h1", "volume": "data.raw", "size": "2GiB", "disk_format": "raw"},
             "h1 create volume data.raw of pool default (raw, 2GiB)",
         ),
-        (
+        deep(
             "create_volume",
             {"host": "h2", "volume": "debian-12.qcow2", "size": "2GiB"},
             "h2 debian-12.qcow2 is already in that state",
         ),
-        (
+        deep(
             "delete_volume",
             {"host": "h1", "volume": "taken-system.qcow2"},
             "h1 delete volume taken-system.qcow2 of pool",
@@ -210,9 +209,9 @@ def test_the_commands_of_the_guide_about_moves(tmp_path: Path) -> None:
     ("action", "arguments", "told"),
     [
         ("move_disk", {"guest": "db2"}, "cannot find db2: none of hyper1 has it; did you mean db1 on hyper1?"),
-        ("move_disk", {"guest": "d*"}, "cannot find d*: none of hyper1 has it"),
+        deep("move_disk", {"guest": "d*"}, "cannot find d*: none of hyper1 has it"),
         ("move_disk", {"disk": "dat", "pool": "fats"}, "no such disk; did you mean data?; cannot move disk dat of db1"),
-        ("drain_pool", {"to": "defaults"}, "there is no pool defaults here; did you mean default?"),
+        deep("drain_pool", {"to": "defaults"}, "there is no pool defaults here; did you mean default?"),
         ("drain_pool", {"host": "hyper"}, "host: hyper is not a host of the group hyper; did you mean hyper1?"),
     ],
 )
@@ -321,7 +320,9 @@ def test_check_mode_tells_the_same(commands: Commands) -> None:
     assert commands.code == 0
 
 
-@pytest.mark.parametrize(("action", "steps"), [("purge", "undefine web1 undefine web2"), ("force_off", "destroy web1")])
+@pytest.mark.parametrize(
+    ("action", "steps"), [("purge", "undefine web1 undefine web2"), deep("force_off", "destroy web1")]
+)
 def test_check_mode_asks_for_the_number_and_goes_on(commands: Commands, action: str, steps: str) -> None:
     told = commands.do(action, "--check", tag="front")
     asked = f"{action} would affect 2 guests (h1: web1, web2); to confirm: -e confirm=2"
@@ -335,41 +336,22 @@ def test_check_mode_asks_for_the_number_and_goes_on(commands: Commands, action: 
     ("action", "arguments", "told"),
     [
         ("start", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it; did you mean web1 on h1, web2 on h1?"),
-        ("query", {"guest": "web3"}, "cannot find web3: none of h1, h2 has it; did you mean web1 on h1, web2 on h1?"),
-        ("purge", {"tag": "front"}, "purge would affect 2 guests (h1: web1, web2); to confirm: -e confirm=2"),
-        ("pause", {"guest": "web2"}, "cannot pause web2: it is off on h1"),
-        ("start", {"tag": "none"}, "no guest has the tag none"),
-        ("drain", {}, "host: drain requires this argument; write -e host=HOST"),
-        ("create", {"guest": "web1", "host": "h2"}, "cannot create web1 on h2: it is on h1; move it: ansible-playbook"),
         (
             "delete_volume",
             {"host": "h1", "volume": "data"},
             "cannot find volume data of pool default on h1; to see all: ansible-playbook corral.virt.volumes -e host=h1",
         ),
-        (
-            "resize_volume",
-            {"host": "h1", "volume": "debian-12.qcow2", "size": "1GiB"},
-            "shrink: true",
-        ),
+        ("resize_volume", {"host": "h1", "volume": "debian-12.qcow2", "size": "1GiB"}, "shrink: true"),
         (
             "create_volume",
             {"host": "h1", "volume": "debian-12.qcow2", "size": "3GiB"},
             "cannot create volume debian-12.qcow2 of pool default on h1: it is there, with 2GiB; choose another name",
         ),
         ("volumes", {"host": "h3"}, "host: h3 is not a host of the group hyper; choose one of h1, h2"),
-        ("create", {"guest": "new", "enable_vnc": True}, "enable_vnc: create does not take it; write -e"),
-        ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is not a host of the group hyper; choose one of h1, h2"),
-        (
-            "rename",
-            {"guest": "web1", "to": "web9"},
-            "cannot rename web1: it is running on h1; shut it down: ansible-playbook",
-        ),
-        ("rename", {"guest": "web2", "to": "db1"}, "cannot rename web2 to db1: h2 has a guest with this name"),
         ("change", {"guest": "web1", "domain": {"name": "db1"}}, "domain.name: change does not take it"),
         ("change", {"guest": "web1", "state": "absent"}, "state: change does not take it; it belongs to create"),
         ("change", {"guest": "web1", "memory": "lots"}, "memory"),
-        ("change", {"guest": "web2"}, "change requires an option to change; write -e memory=4GiB"),
-        ("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
+        deep("site", {"guest": "web1"}, "guest: site does not take it; it belongs to start"),
     ],
 )
 def test_what_is_refused_is_red(commands: Commands, action: str, arguments: dict[str, t.Any], told: str) -> None:
@@ -643,12 +625,6 @@ def test_guests_are_imported(commands: Commands) -> None:
     assert commands.code == 2 and len(yaml.safe_load(out.read_text())["virt_guests"]) == 3
     assert "changed=1 " in commands.do("import", "--check", guest="web1", out=str(out), replace="true")
     assert len(yaml.safe_load(out.read_text())["virt_guests"]) == 3
-    commands.do("import", guest="web1", out=str(out), replace="true")
-    assert [one["name"] for one in yaml.safe_load(out.read_text())["virt_guests"]] == ["web1"]
-    os.mkfifo(commands.place / "fifo")
-    for place, why in (("fifo", "it is not a file"), (".", "it is a directory; name a file in it")):
-        output = commands.do("import", guest="web1", out=str(commands.place / place), replace="true")
-        assert why in output and commands.code == 2, output
     commands.do("import", tag="front", out=str(commands.place / "vars"), form="host_vars", uuid="true")
     found = {path.name: yaml.safe_load(path.read_text())["virt_guest"] for path in (commands.place / "vars").iterdir()}
     assert sorted(found) == ["web1.yml", "web2.yml"] and found["web2.yml"]["uuid"].startswith("00000000-")
@@ -684,13 +660,13 @@ FULL = {"guests_memory_overcommit": 0.01}
     ("action", "arguments", "told", "asked"),
     [
         ("drain", {"host": "h2"}, "***** db1 -> h1: the only host that fits ok:", ["h2"]),
-        ("undrain", {"host": "h2"}, "skipping: [h1]", []),
-        ("rebalance", {}, "imbalance 0.0: no move is worth it", []),
-        ("rolling_update", {}, "h1 failed; the hosts after it are unchanged.", ["h1", "h2"]),
-        ("rolling_update", {"host": "h1,h9"}, "-e host=NAME,NAME, out of h1, h2 (host: h1, h9)", ["h1"]),
+        deep("undrain", {"host": "h2"}, "skipping: [h1]", []),
+        deep("rebalance", {}, "imbalance 0.0: no move is worth it", []),
+        deep("rolling_update", {}, "h1 failed; the hosts after it are unchanged.", ["h1", "h2"]),
+        deep("rolling_update", {"host": "h1,h9"}, "-e host=NAME,NAME, out of h1, h2 (host: h1, h9)", ["h1"]),
         ("migrate", {"guest": "web1"}, "***** web1 -> h2: the only host that fits ok:", ["h1"]),
         ("migrate", {"guest": "web1", "to": "h2"}, "", ["h1"]),
-        ("migrate", {"guest": "web1", "to": "h1"}, "", ["h2"]),
+        deep("migrate", {"guest": "web1", "to": "h1"}, "", ["h2"]),
         ("migrate", {"guest": "web1", **FULL}, "Cannot migrate web1: it needs 2 vcpus and 512 MiB, and no", ["h1"]),
     ],
 )
@@ -738,28 +714,28 @@ def test_check_mode_of_site_passes_over_hosts_without_libvirt(commands: Commands
     assert "fatal: [h2]" in output and "cannot connect to test:///nowhere.xml" in output and commands.code == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "flags", "told"),
-    [
-        ({"name": "web2"}, (), "cannot log in to web2 on h1 .*it is off there; SSH: .*corral.virt.start -e guest=web2"),
-        ({"name": "nobody"}, (), "cannot log in to nobody on h1 .*it is not there; "),
-        ({"name": "web1", "timeout": 1}, (), "cannot log in to web1 on h1 .*since its start: .*corral.virt.console"),
-        ({"name": "web1", "hypervisor": "h9"}, (), "h9 is no host of this inventory"),
-        ({"name": "web1", "timeout": 0}, (), "timeout: must be at least 1 s, not 0"),
-        ({"name": "web1"}, ("--check",), "skipping"),
-    ],
-    ids=["off", "gone", "silent", "no host", "no time", "check mode"],
-)
-def test_who_waits_for_a_guest_is_told_by_its_hypervisor_why_it_does_not_come(
-    tmp_path: Path, options: dict[str, t.Any], flags: tuple[str, ...], told: str
-) -> None:
+WAITS: list[tuple[dict[str, t.Any], str]] = [
+    ({"name": "web2"}, "cannot log in to web2 on h1 .*it is off there; SSH: .*corral.virt.start -e guest=web2"),
+    ({"name": "nobody"}, "cannot log in to nobody on h1 .*it is not there; "),
+    ({"name": "web1", "timeout": 1}, "cannot log in to web1 on h1 .*since its start: .*corral.virt.console"),
+    ({"name": "web1", "hypervisor": "h9"}, "h9 is no host of this inventory"),
+    ({"name": "web1", "timeout": 0}, "timeout: must be at least 1 s, not 0"),
+]
+
+
+def test_who_waits_for_a_guest_is_told_by_its_hypervisor_why_it_does_not_come(tmp_path: Path) -> None:
     """The task is delegated to the guest, as `create` does."""
     Commands(tmp_path)
     away = {"all": {"hosts": {"away": {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}}}}
     (tmp_path / "away.yml").write_text(json.dumps(away))
-    wait = {"hypervisor": "h1", "uri": "{{ hostvars.h1.virt_uri }}", **options}
-    task = {"corral.virt.virt_ready": wait, "delegate_to": "away"}
-    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "h2", "gather_facts": False, "tasks": [task]}]))
-    words = ["ansible-playbook", "-i", "hosts.yml", "-i", "away.yml", "play.yml", *flags]
+    wait = {"hypervisor": "h1", "uri": "{{ hostvars.h1.virt_uri }}"}
+    task = {"delegate_to": "away", "ignore_errors": True}
+    tasks = [{**task, "corral.virt.virt_ready": {**wait, **options}} for options, _told in WAITS]
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "h2", "gather_facts": False, "tasks": tasks}]))
+    words = ["ansible-playbook", "-i", "hosts.yml", "-i", "away.yml", "play.yml"]
     done = preloaded.run(words, cwd=tmp_path, env=defaults(), timeout_s=120, given=None)
-    assert re.search(told, re.sub(r"\s+", " ", done.stdout + done.stderr)) and (done.returncode == 0) == bool(flags)
+    answers = re.findall(r'^fatal: .*"msg": "(.*)"', done.stdout, re.MULTILINE)
+    for answer, (_options, told) in zip(answers, WAITS, strict=True):
+        assert re.search(told, answer), done.stdout
+    done = preloaded.run([*words, "--check"], cwd=tmp_path, env=defaults(), timeout_s=120, given=None)
+    assert done.stdout.count("skipping: [h2") == 3 and "cannot log in" not in done.stdout, done.stdout
