@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.contract.play import defaults
+from ansible_collections.corral.virt.tests.contract.play import deep, defaults
 from ansible_collections.corral.virt.tests.contract.test_commands import GUESTS, HOST, numbers
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.tools import job_templates, payload
@@ -120,16 +120,16 @@ def test_a_job_that_only_checks(job: Job) -> None:
     ("action", "name", "more"),
     [
         ("start", "guest", {}),
-        ("start", "tag", {}),
-        ("create", "guest", {}),
-        ("create", "memory", NEW),
+        deep("start", "tag", {}),
+        deep("create", "guest", {}),
+        deep("create", "memory", NEW),
         ("create", "disks", NEW),
-        ("create", "apart", NEW),
+        deep("create", "apart", NEW),
         ("drain", "reason", {"host": "h1"}),
-        ("drain", "host", {}),
-        ("query", "guest", {}),
+        deep("drain", "host", {}),
+        deep("query", "guest", {}),
         ("site", "gone", {}),
-        ("build_image", "build_host", {"image": "a.qcow2", "dest": "/nonexistent"}),
+        deep("build_image", "build_host", {"image": "a.qcow2", "dest": "/nonexistent"}),
     ],
 )
 def test_an_answer_is_no_template(job: Job, action: str, name: str, more: Answers) -> None:

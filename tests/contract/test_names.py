@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.tests.contract.play import Play
+from ansible_collections.corral.virt.tests.contract.play import Play, deep
 from ansible_collections.corral.virt.tests.contract.test_inventory import guest
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
 
@@ -68,7 +68,7 @@ def hypervisors(tmp_path: Path) -> Hypervisors:
 WEB1: dict[str, t.Any] = {"name": "web1", "vcpus": 1, "memory": 64}
 
 
-@pytest.mark.parametrize("options", [[], ["--check"], ["--forks", "1"]], ids=["run", "check", "one at a time"])
+@pytest.mark.parametrize("options", [[], ["--check"], deep(["--forks", "1"])], ids=["run", "check", "one at a time"])
 def test_no_second_guest_of_a_name_is_made(hypervisors: Hypervisors, options: list[str]) -> None:
     hypervisors.have(["web1"], ["db1"], [])
     result = hypervisors.make(**WEB1, title="new", options=options)
@@ -96,7 +96,7 @@ def test_a_host_that_does_not_answer_may_have_it(hypervisors: Hypervisors) -> No
     assert hypervisors.make(name="old", title="new")["h3"][0] == "changed"
 
 
-@pytest.mark.parametrize("options", [[], ["--forks", "1"]])
+@pytest.mark.parametrize("options", [[], deep(["--forks", "1"])])
 def test_names_that_differ_are_made_everywhere(hypervisors: Hypervisors, options: list[str]) -> None:
     hypervisors.have([], ["db1"], [])
     result = hypervisors.make(name="agent-{{ inventory_hostname }}", vcpus=1, memory=64, options=options)

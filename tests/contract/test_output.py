@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data
-from ansible_collections.corral.virt.tests.contract.play import Play, defaults
+from ansible_collections.corral.virt.tests.contract.play import Play, deep, defaults
 from ansible_collections.corral.virt.tests.contract.test_commands import Commands
 from ansible_collections.corral.virt.tests.tools import payload, preloaded
 
@@ -58,7 +58,7 @@ def test_the_line_of_the_readme_for_programs(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("reader", ["true", "head -1"])
-@pytest.mark.parametrize("action", ["query", "list"])
+@pytest.mark.parametrize("action", ["query", deep("list")])
 def test_a_run_outlives_its_reader(commands: Commands, action: str, reader: str) -> None:
     """Else Ansible's thread that prints ends, and the run waits for it for ever."""
     command = f"ansible-playbook -i hosts.yml corral.virt.{action} 2>err; echo $? >rc) | {reader}"
@@ -69,7 +69,7 @@ def test_a_run_outlives_its_reader(commands: Commands, action: str, reader: str)
 
 
 @pytest.mark.parametrize(
-    ("callback", "more"), [({}, ""), ({}, "-vvvv"), (ALONE, "")]
+    ("callback", "more"), [({}, ""), deep({}, "-vvvv"), (ALONE, "")]
 )  # less and more than Python holds
 def test_a_run_whose_output_is_full_ends_with_an_error(
     commands: Commands, callback: t.Mapping[str, str], more: str

@@ -75,11 +75,11 @@ ANSWERS = {
 
 def test_a_host_that_answers_what_it_likes_reaches_no_terminal(play: Play) -> None:
     play.hosts(hyper={name: evil(play.place, name, answer) for name, answer in ANSWERS.items()})
-    tasks: list[dict[str, t.Any]] = []
-    for module in SHIPPED:
-        tasks.append({f"corral.virt.{module}": ARGUMENTS.get(module, {}), "register": "told", "ignore_errors": True})
-        tasks.append({"ansible.builtin.debug": {"var": "told"}})
-    play.run(*tasks, options=["--diff"])
+    tasks: list[dict[str, t.Any]] = [
+        {f"corral.virt.{module}": ARGUMENTS.get(module, {}), "register": "told", "ignore_errors": True}
+        for module in SHIPPED
+    ]
+    play.run(*tasks, {"ansible.builtin.debug": {"var": "told"}}, options=["--diff", "-v"])
     assert play.stdout.count("TASK [corral.virt.") == len(SHIPPED)
     for place, text in enumerate(play.stdout.split("TASK [corral.virt.")[1:]):
         assert "[31m" in text and obeyed(text) == [], SHIPPED[place] + text
