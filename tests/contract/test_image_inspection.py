@@ -478,10 +478,11 @@ ARCHIVERS = {
     "pointer.raw": "printf 'version https://git-lfs.github.com/spec/v1\\nsize 8\\n' > {0}",
     "error.img": """echo '{{"error": "no such file"}}' > {0}""",
     "disk.qcow2": "cp disk {0}",
-    # It measures how fast it derives keys, and gives up where a busy machine lets it measure nothing.
-    "luks.raw": "until qemu-img create -q --object secret,id=s,data=abc -f luks -o key-secret=s {0} 8M; do :; done",
+    # It measures how fast it derives keys, for 10 ms, and gives up where a busy machine lets it measure nothing.
+    "luks.raw": "until qemu-img create -q --object secret,id=s,data=abc -f luks -o key-secret=s,iter-time=10 {0} 8M; "
+    "do :; done",
     "luks.qcow2": "until qemu-img create -q --object secret,id=s,data=abc -f qcow2 "
-    "-o encrypt.format=luks,encrypt.key-secret=s {0} 8M; do :; done",
+    "-o encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10 {0} 8M; do :; done",
     "short.qcow2": "qemu-img convert -O qcow2 disk {0} && truncate -s 300K {0}",
     "shorter.qcow2": "qemu-img convert -O qcow2 disk {0} && truncate -s 100K {0}",
     "corrupt.qcow2": r"qemu-img create -q -f qcow2 {0} 8M && "

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.corral.virt.tests.contract import play
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.deep]  # of ansible-core's own; what is taken has its unit tests
 
 MADE, TAKEN = "ANSIBALLZ: Creating module", "ANSIBALLZ: using cached module"
 

@@ -113,9 +113,19 @@ def killed_at(line: int, work: t.Callable[[], None]) -> bool:
     return os.waitpid(child, 0)[1] != 0
 
 
-@pytest.mark.parametrize("work", [delete, give_back])
-@pytest.mark.parametrize("by_link", [False, True], ids=["renamed", "linked"])
-@pytest.mark.parametrize("needed", [False, True], ids=["deleted", "given back"])
+RENAMED, LINKED, DELETED, GIVEN_BACK = False, True, False, True
+KILLED = [  # each two of the three meet
+    (delete, RENAMED, DELETED),
+    (delete, LINKED, GIVEN_BACK),
+    (give_back, RENAMED, GIVEN_BACK),
+    (give_back, LINKED, DELETED),
+]
+OTHERS = [(work, by_link, not needed) for work, by_link, needed in KILLED]
+
+
+@pytest.mark.parametrize(
+    ("work", "by_link", "needed"), [*KILLED, *(pytest.param(*one, marks=pytest.mark.deep) for one in OTHERS)]
+)
 def test_a_run_killed_anywhere_leaves_the_disk_in_place_or_a_note_that_the_next_run_settles(
     path: Path, work: t.Callable[[Path], None], by_link: bool, needed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

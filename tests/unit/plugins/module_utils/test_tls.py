@@ -828,14 +828,16 @@ def test_a_power_cut_leaves_the_old_set_or_the_new(
     authority: Signer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
 ) -> None:
     """Cut at each write in turn: what libvirt would read must be whole, and the next run must mend the rest."""
-    cut = 0
+    cut, laid = 0, tmp_path / "laid"
+    if before == "ours":
+        issue(authority, goal(authority), laid)
+    elif before == "plain":
+        lay_plain(authority, laid)
     while True:
         cut += 1
         root = tmp_path / f"pki{cut}"
-        if before == "ours":
-            issue(authority, goal(authority), root)
-        elif before == "plain":
-            lay_plain(authority, root)
+        if before != "nothing":
+            shutil.copytree(laid, root, symlinks=True)
         csr = files_tls.request(LIBVIRT, str(root), subject=goal(authority).subject)
         signed = authority.sign(csr, goal(authority))
         old = {place.path: (root / place.path).read_bytes() for place in LIBVIRT.places if (root / place.path).exists()}
