@@ -19,6 +19,7 @@ from ansible_collections.corral.virt.roles.console.files.corral_console import c
 from ansible_collections.corral.virt.tests.contract.console_services import (
     Services,
 )
+from ansible_collections.corral.virt.tests.contract.play import deep
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
@@ -99,7 +100,7 @@ def works(services: Services, cookie: str) -> None:
     assert services.alive()
 
 
-@pytest.mark.parametrize("kind", ["full", pytest.param("read-only", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kind", ["full", deep("read-only")])
 def test_a_full_disk_logs_nobody_out_and_is_told(services: Services, kind: str) -> None:
     services.start()
     before = services.log_in()
@@ -149,8 +150,8 @@ def test_a_full_disk_logs_nobody_out_and_is_told(services: Services, kind: str) 
     assert refusals, "what was decided while there was no room is in the audit"
 
 
-@pytest.mark.parametrize("kind", ["full", pytest.param("read-only", marks=pytest.mark.deep)])
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("kind", ["full", deep("read-only")])
+@pytest.mark.parametrize("how", [deep(signal.SIGTERM), signal.SIGKILL])
 def test_the_server_starts_on_a_full_disk(services: Services, kind: str, how: int) -> None:
     services.start()
     before = services.log_in()
