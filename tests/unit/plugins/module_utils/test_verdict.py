@@ -85,6 +85,9 @@ def test_nothing_is_done_to_what_may_run_or_to_the_last_copy() -> None:
                 "absent",
                 "unreachable",
             )
+            assert seen.source in ("running", "paused") or seen.dest in ("incoming", "reserved"), "the last copy"
+        if action == "finish_dest":
+            assert (seen.source, seen.dest) == ("absent", "reserved"), "it may still be elsewhere"
         if action == "clean_source":
             assert seen.dest in ("running", "paused") and seen.source not in ("running", "absent", "unreachable")
             assert seen.source != "postcopy" or (seen.complete and seen.dest == "running")
