@@ -189,6 +189,7 @@ def test_what_is_made_on_the_destination() -> None:
     assert plan_move(disk(ON_NAMED, there=False), active=True).base == NAMED
 
 
+WRITTEN = "was written to on the destination after virt_image imported it: remove it there (virt_image)"
 REASONS: list[tuple[MigratingDisk, bool, str]] = [
     (disk(ALONE, "shared"), True, "on storage declared as shared"),
     (disk(ALONE, shared_on="nfs4"), True, "on nfs4"),
@@ -199,14 +200,7 @@ REASONS: list[tuple[MigratingDisk, bool, str]] = [
     (disk(ON_NAMED, there=False, assumed=True), True, f"{NAMED} is imported"),
     (disk(ON_NAMED, "full"), True, "a full copy was requested"),
     (disk(ON_NAMED, there=False), True, f"its base {NAMED} is not on the destination"),
-    (
-        disk(ON_NAMED, base_altered=True),
-        True,
-        (
-            f"its base {NAMED} was written to on the destination after virt_image imported it: remove it there "
-            "(virt_image)"
-        ),
-    ),
+    (disk(ON_NAMED, base_altered=True), True, f"its base {NAMED} {WRITTEN}"),
     (disk(ON_NAMED, base_there=RESIZED), True, f"its base {NAMED} has another size on the destination"),
     (disk(ON_OTHER), True, f"its base {OTHER} is not known to be the same on the destination"),
 ]
@@ -218,9 +212,9 @@ def test_the_reason_is_told(one: MigratingDisk, active: bool, why: str) -> None:
 
 
 def test_a_disk_on_shared_storage_stays_where_it_is() -> None:
-    assert plan_move(disk(ON_NAMED, shared_on="nfs4"), active=True) == DiskMove(
-        "vda", f"{IMAGES}/a.qcow2", "shared", "on nfs4"
-    )
+    shared = disk(ON_NAMED, shared_on="nfs4", pool=None, file=None)
+    assert plan_move(shared, active=True) == DiskMove("vda", f"{IMAGES}/a.qcow2", "shared", "on nfs4")
+    assert [plan_move(VOUCHED, active=active).vouched for active in (True, False)] == [True, False]
 
 
 UNSAFE = "is not safe on storage that only the task declares as shared; set cache: none, and restart the guest"
@@ -275,6 +269,7 @@ def test_a_disk_that_is_flattened_with_another_stands_alone() -> None:
     volumes = [move.volume for move in moves]
     assert [(volume.backing_path, volume.backing_format) for volume in volumes if volume] == [(None, None)] * 2
     assert moves[1].why == "vda is copied in full, and libvirt copies all disks of a guest in the same way"
+    assert moves[1].room_bytes == 90
 
 
 def test_a_disk_that_cannot_be_copied_in_full_with_another_is_refused() -> None:
@@ -360,6 +355,12 @@ REFUSALS: list[tuple[MigratingDisk, bool, str]] = [
         True,
         f"its base {NAMED} is not on the destination; import it there with virt_image, or use storage: full",
     ),
+    (
+        disk(ON_NAMED, "delta", base_altered=True),
+        True,
+        f"its base {NAMED} {WRITTEN}; import it there with virt_image, or use storage: full",
+    ),
+    (disk(ON_NAMED, base_altered=True), False, f"its base {NAMED} {WRITTEN}; {BARE}"),
 ]
 
 
