@@ -14,7 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
     Guest,
     GuestCopy,
     Host,
-    Placement,
     Policy,
 )
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load
@@ -183,48 +182,6 @@ def test_the_refusal_names_every_host_and_its_reason() -> None:
     )
 
 
-HOSTS = [
-    Host("hyper1", 4, 8192, guests={"web1": ON, "two": ON}),
-    Host("hyper2", 4, 8192, guests={"two": ON, "off": OFF}),
-]
-
-
-@pytest.mark.parametrize(
-    ("guest", "expected"),
-    [
-        (Guest("web1", 1, 512), Placement("web1", "hyper1", "it is there", exists=True)),
-        (
-            Guest("web1", 1, 512, host="hyper2"),
-            Placement("web1", "hyper1", "it is there; migrate it to hyper2 with playbook migrate", exists=True),
-        ),
-        (
-            Guest("two", 1, 512),
-            Placement(
-                "two",
-                None,
-                "it runs on hyper1 and hyper2 at once; nothing was touched: compare both copies, then destroy the "
-                "wrong one",
-            ),
-        ),
-        (Guest("off", 1, 999999), Placement("off", "hyper2", "it is there", exists=True)),
-        (
-            Guest("new", 1, 512, host="hyper7"),
-            Placement("new", None, "there is no hypervisor hyper7; choose one of hyper1, hyper2"),
-        ),
-        (Guest("new", 1, 512, host="hyper2"), Placement("new", "hyper2", "requested")),
-    ],
-    ids=lambda value: value.guest if isinstance(value, Placement) else "",
-)
-def test_what_is_settled_before_any_choice(guest: Guest, expected: Placement) -> None:
-    assert place([guest], HOSTS) == [expected]
-
-
-def test_no_hosts_at_all() -> None:
-    assert place([Guest("a", 1, 1)], []) == [
-        Placement("a", None, "it needs 1 vcpus and 1 MiB, and no hypervisor fits: there is none")
-    ]
-
-
 def test_guests_spread() -> None:
     hosts = [Host(name, 8, 16384) for name in NAMES]
     placed = place([Guest(f"web{number}", 1, 1024) for number in range(10)], hosts)
@@ -237,26 +194,6 @@ def test_room_is_made_for_a_big_guest() -> None:
     wide, tall = place([Guest("wide", 90, 1024), Guest("tall", 1, 3500)], hosts, policy=Policy(1.0, 1.0))
     assert (wide.host, wide.why) == ("hyper2", "made room for tall on hyper1")
     assert (tall.host, tall.why) == ("hyper1", "made room by placing a smaller new guest elsewhere")
-
-
-def test_a_stopped_guest_is_deferred_while_it_may_run_elsewhere() -> None:
-    hosts = [Host("a", 8, 16384, guests={"web1": OFF})]
-    (seen,) = place([Guest("web1", 1, 1024)], hosts, unreached=["b"])
-    assert (seen.host, seen.deferred) == (None, True)
-    assert seen.why.startswith(
-        "b failed or could not be reached and may have it running, and it is shut off on a; see the error of b above"
-    )
-    assert seen.why.endswith("-e gone=b")
-    (settled,) = place([Guest("web1", 1, 1024)], hosts)
-    assert (settled.host, settled.exists) == ("a", True)
-
-
-def test_apart_counts_guests_of_the_batch_that_exist() -> None:
-    hosts = [Host("a", 8, 16384, guests={"web1": ON}), Host("b", 8, 16384, vcpus_used=8, memory_used_mib=8192)]
-    first, second = place(
-        [Guest("web1", 1, 1024, apart=frozenset({"web"})), Guest("web2", 1, 1024, apart=frozenset({"web"}))], hosts
-    )
-    assert (first.host, second.host) == ("a", "b")
 
 
 @examples(150)
@@ -285,59 +222,11 @@ def test_what_is_off_takes_no_room_from_what_runs() -> None:
     assert big.why == "it needs 1 vcpus and 2000 MiB, and no hypervisor fits: new: 1 GiB of memory left"
 
 
-def test_what_is_off_here_and_may_run_on_an_unseen_host_stays() -> None:
-    hosts = [Host("old", 8, 9000, guests={"off": OFF, "on": ON}), Host("new", 8, 9000)]
-    off, on = place([Guest("off", 1, 64), Guest("on", 1, 64)], hosts, unreached=["dead"], leave=["old"])
-    assert (off.host, off.deferred) == (None, True)
-    assert on.host == "new", "seen to run, it runs nowhere else"
-
-
 def test_a_host_in_maintenance_keeps_what_it_has_and_gets_nothing() -> None:
     hosts = [Host("a", 8, 9000, guests={"web1": ON}, maintenance="new fan"), Host("b", 8, 9000)]
     there, new, pinned = place([Guest("web1", 1, 64), Guest("web2", 1, 64), Guest("web3", 1, 64, host="a")], hosts)
     assert (there.host, there.exists, new.host) == ("a", True, "b")
     assert pinned.host is None and "a: is in maintenance: new fan" in pinned.why
-
-
-HERE, THERE = GuestCopy("running", "aaaa", "new", "1111"), GuestCopy("paused", "aaaa")
-
-
-@pytest.mark.parametrize("copies", [(HERE, THERE), (HERE, None), (GuestCopy("paused", "aaaa", "new", "1111"), THERE)])
-def test_an_ordinary_migration_is_no_split_brain(copies: tuple[GuestCopy, GuestCopy | None]) -> None:
-    """A copy that arrives is paused; the record says where it goes."""
-    old, new = ({"web1": copy} if copy else {} for copy in copies)
-    hosts = [Host("old", 8, 9000, guests=old), Host("new", 8, 9000, guests=new), Host("other", 8, 9000)]
-    (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
-    assert (item.host, item.exists, item.why) == ("new", False, "it is being migrated to new")
-    for leave in ((), ("new",)):
-        (item,) = place([Guest("web1", 1, 64)], hosts, leave=leave)
-        assert item.host is None and item.deferred
-        assert "it is being migrated to new; run again when it is there" in item.why and "destroy" not in item.why
-
-
-def test_a_paused_copy_without_a_record_is_no_reason_to_destroy_anything() -> None:
-    hosts = [
-        Host("old", 8, 9000, guests={"web1": GuestCopy("running", "aaaa")}),
-        Host("new", 8, 9000, guests={"web1": THERE}),
-    ]
-    (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
-    assert item.host is None and item.deferred and "destroy" not in item.why
-    assert item.why.startswith("it is running on old and paused on new, as during a migration")
-
-
-def test_two_guests_of_one_name_are_not_two_copies() -> None:
-    one, two = GuestCopy("running", "aaaa"), GuestCopy("running", "bbbb")
-    hosts = [
-        Host("old", 8, 9000, guests={"web1": one}),
-        Host("new", 8, 9000, guests={"web1": two}),
-        Host("other", 8, 9000),
-    ]
-    (item,) = place([Guest("web1", 1, 64)], hosts)
-    assert (
-        item.why == "2 guests have this name (UUID aaaa on old, UUID bbbb on new); rename one of them (virsh domrename)"
-    )
-    (item,) = place([Guest("web1", 1, 64, uuid="aaaa")], hosts, leave=["old"])
-    assert item.host == "other", "not where another guest has its name"
 
 
 Greedy = t.Callable[[Load, Guest], float]
