@@ -44,7 +44,7 @@ def found(state: str, *, persistent: bool = True, autostart: bool = False) -> Fo
 def shown(step: plan_guest_steps.GuestStep) -> str:
     """A step with what matters of it."""
     if isinstance(step, plan_guest_steps.Shutdown):
-        return f"Shutdown {step.timeout_s} force={step.force} wait={step.wait}"
+        return f"{type(step).__name__} {step.timeout_s} force={step.force} wait={step.wait}"
     if isinstance(step, plan_guest_steps.Undefine):
         return f"Undefine {' '.join(step.managed_state)}".strip()
     return f"{type(step).__name__} {getattr(step, 'path', '')}".strip()
@@ -224,12 +224,12 @@ def test_power_states_ask_and_wait_as_told() -> None:
             "Shutdown 9 force=True wait=True",
         ),
         (GuestSpec("web1", state="shutdown"), "paused", "Resume; Shutdown 300 force=False wait=True"),
-        (GuestSpec("web1", state="shutdown", force=True), "crashed", "Destroy"),
-        (GuestSpec("web1", state="destroyed"), "crashed", "Destroy"),
-        (GuestSpec("web1", state="running", force=True), "crashed", "Destroy; Start"),
-        (GuestSpec("web1", state="paused", force=True), "crashed", "Destroy; Start"),
-        (GuestSpec("web1", state="present", force=True), "crashed", ""),
-        (GuestSpec("web1", state="rebooted", force=True), "crashed", "Destroy; Start"),
+        (GuestSpec("web1", state="rebooted", wait=False), "running", "Reboot 300 force=False wait=False"),
+        (
+            GuestSpec("web1", state="rebooted", wait_timeout_s=9, force=True),
+            "running",
+            "Reboot 9 force=True wait=True",
+        ),
         (GuestSpec("web1", state="running"), "crashed and off", "Start"),
         (GuestSpec("web1", state="destroyed"), "crashed and off", ""),
     ]
@@ -247,19 +247,6 @@ def test_a_definition_is_written_only_for_a_reason() -> None:
     shortened = "disks[a].cache, disks[b].cache, disks[c].cache, disks[d].cache and 1 more"
     assert shortened in str(planned(wish, found("shutdown"), *changes).steps[0])
     assert "more" not in str(planned(wish, found("shutdown"), *changes[1:]).steps[0])
-
-
-def test_what_waits_for_the_next_boot() -> None:
-    assert "cloud_init" in planned(GuestSpec("web1"), found("running"), seed_changed=True).pending[0]
-    assert planned(GuestSpec("web1", state="shutdown"), found("running"), seed_changed=True).pending == ()
-    assert planned(GuestSpec("web1"), found("shutdown"), seed_changed=True).pending == ()
-    restart = planned(GuestSpec("web1", allow_restart=True), found("running"), seed_changed=True)
-    assert [shown(step) for step in restart.steps] == [
-        "Shutdown 300 force=False wait=True",
-        "Start",
-    ] and restart.pending == ()
-    later = planned(GuestSpec("web1", apply="next_boot"), found("running"), Change("title", None, "x"))
-    assert len(later.pending) == 1 and "title" in later.pending[0]
 
 
 def test_disks_that_the_guest_does_not_own_alone() -> None:
