@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import subprocess
 import typing as t
 from pathlib import Path
 
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import LIBVIRT_TLS
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._system.command import active, run
+from ansible_collections.corral.virt.plugins.module_utils._system.command import SYSTEM_PATH, active
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import IDENTITIES, Trust
 
@@ -92,11 +93,29 @@ def _subject(daemon: str, client: str) -> str:
 
 
 def _admin(daemon: str, *words: str) -> str:
+    command = ["virt-admin", "-c", f"{daemon}:///system", *words]
     try:
-        return run("virt-admin", "-c", f"{daemon}:///system", *words, timeout_s=_COMMAND_S)
-    except Failed as error:
-        reason = "; ".join(str(error).splitlines())
-        raise Failed(f"cannot let {daemon} read its certificates: {reason}; fix that, and run again") from error
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=_ENVIRONMENT,
+        )
+        reason = (
+            ""
+            if done.returncode == 0
+            else "; ".join(done.stderr.split("\n")).strip("; ") or f"exit code {done.returncode}"
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    if reason:
+        raise Failed(
+            f"cannot let {daemon} read its certificates: {' '.join(command)}: {reason}; fix that, and run again"
+        )
+    return done.stdout
 
 
 def _lines(path: str) -> list[str]:
@@ -104,3 +123,6 @@ def _lines(path: str) -> list[str]:
         return Path(path).read_text().splitlines()
     except OSError:
         return []
+
+
+_ENVIRONMENT = {"PATH": SYSTEM_PATH, "LC_ALL": "C"}
