@@ -39,6 +39,10 @@ class Unsupported(VirtError):
     """The host's libvirt or QEMU is too old, or was built without the feature."""
 
 
+class NotOffered(Unsupported):
+    """The driver of libvirt that a connection leads to has no such function."""
+
+
 class Timeout(VirtError):
     """A wait that took as long as allowed; says for what, and what was seen last."""
 

@@ -9,7 +9,7 @@ import threading
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Timeout, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotOffered, Timeout
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_blockjob import interruptible, watched_end
@@ -31,7 +31,7 @@ def job(connection: Connection, uuid: str, target: str) -> str | None:
     }
     domain = libvirt_query.by_uuid(connection, uuid)
     found = {}  # a driver without block jobs has none
-    with contextlib.suppress(Unsupported), explained("look for a block job of guest", domain.name()):
+    with contextlib.suppress(NotOffered), explained("look for a block job of guest", domain.name()):
         found = domain.blockJobInfo(target)
     return words.get(found["type"], "unknown") if found else None
 

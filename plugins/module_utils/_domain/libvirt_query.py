@@ -10,7 +10,7 @@ import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import version
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotOffered, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
@@ -264,6 +264,6 @@ def ports(bridges: t.Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def filters(connection: Connection) -> list[str] | None:
     """Documents of all network filters; None where libvirt was built without them."""
-    with contextlib.suppress(Unsupported), explained("list the network filters of", connection.getURI()):
+    with contextlib.suppress(NotOffered), explained("list the network filters of", connection.getURI()):
         return [item.XMLDesc() for item in connection.listAllNWFilters()]
     return None

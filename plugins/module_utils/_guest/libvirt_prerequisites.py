@@ -8,7 +8,7 @@ import contextlib
 import typing as t
 import weakref
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotOffered
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Offer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -52,7 +52,7 @@ def missing_filters(connection: Connection, names: t.Collection[str]) -> frozens
     if complete.issuperset(names):
         return frozenset()
     there = None
-    with contextlib.suppress(Unsupported), explained("list the network filters of", connection.getURI()):
+    with contextlib.suppress(NotOffered), explained("list the network filters of", connection.getURI()):
         there = {one.name(): one for one in connection.listAllNWFilters()}
     if there is None:
         return frozenset()
@@ -90,7 +90,7 @@ def missing_volumes(connection: Connection, volumes: t.Iterable[tuple[str, str]]
 
 def missing_secrets(connection: Connection, names: t.Collection[str]) -> frozenset[str]:
     """The secrets, by UUID or usage, that do not exist; empty if the driver does not support secrets."""
-    with contextlib.suppress(Unsupported), explained("list the secrets of", connection.getURI()):
+    with contextlib.suppress(NotOffered), explained("list the secrets of", connection.getURI()):
         there = {name for one in connection.listAllSecrets() for name in (one.UUIDString(), one.usageID())}
         return frozenset(names) - there
     return frozenset()

@@ -13,7 +13,13 @@ import threading
 import typing as t
 import urllib.parse
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
+    Failed,
+    NotFound,
+    NotOffered,
+    Unsupported,
+    VirtError,
+)
 
 try:
     import libvirt
@@ -154,8 +160,9 @@ def _translated(error: t.Any, verb: str, what: str, remedy: str) -> VirtError:
         libvirt.VIR_ERR_NO_STORAGE_VOL,
         libvirt.VIR_ERR_NO_NETWORK,
     }
-    unsupported = {libvirt.VIR_ERR_NO_SUPPORT, libvirt.VIR_ERR_CONFIG_UNSUPPORTED, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED}
+    unsupported = {libvirt.VIR_ERR_CONFIG_UNSUPPORTED, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED}
     kinds = {**dict.fromkeys(missing, NotFound), **dict.fromkeys(unsupported, Unsupported)}
+    kinds[libvirt.VIR_ERR_NO_SUPPORT] = NotOffered
     kind = kinds.get(error.get_error_code(), Failed)
     message = f"cannot {verb} {what}: {error.get_error_message() or error}"
     if error.get_error_domain() == libvirt.VIR_FROM_RPC and any(text in message for text in _ENDED):

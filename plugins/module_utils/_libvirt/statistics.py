@@ -7,13 +7,13 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotOffered, Unsupported, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 
 def domain_capabilities(connection: Connection, virt_type: str, machine: str | None = None) -> str | None:
     """XML of what libvirt supports for guests of that type and machine; None if the driver cannot say."""
-    with contextlib.suppress(Unsupported), explained("read the domain capabilities of", connection.getURI()):
+    with contextlib.suppress(NotOffered), explained("read the domain capabilities of", connection.getURI()):
         return t.cast(str, connection.getDomainCapabilities(None, None, machine, virt_type))
     return None
 

@@ -179,7 +179,7 @@ class _Ends:
 
     @asked
     def takes_disks_back(self) -> bool:
-        guest = libvirt_query.find_by_uuid(self.source, self.uuid)
+        guest = libvirt_query.find_by_uuid(self.endpoints.source, self.uuid)
         return bool(guest and run_disk_moves.taken_back(self.endpoints, guest))
 
 

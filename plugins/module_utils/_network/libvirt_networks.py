@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotOffered
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
@@ -31,7 +31,7 @@ def networks(connection: Connection) -> list[tuple[Ref, t.Any]]:
 def leases(network: t.Any) -> list[dict[str, t.Any]]:
     """Active DHCP leases of a network; empty if libvirt runs no DHCP server for it."""
     found: list[dict[str, t.Any]] = []
-    with contextlib.suppress(Unsupported), explained("read the leases of network", network.name()):
+    with contextlib.suppress(NotOffered), explained("read the leases of network", network.name()):
         found = network.DHCPLeases() if network.isActive() else []
     names = {"ipaddr": "ip", "mac": "mac", "hostname": "hostname", "clientid": "id"}
     return [

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotOffered
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
@@ -21,7 +21,7 @@ NWFILTER_TYPE = ObjectType(NWFILTER_KIND, "network filter", "VIR_ERR_NO_NWFILTER
 
 def nwfilters(connection: Connection) -> list[tuple[Ref, t.Any]]:
     """libvirt's network filters; none where the driver has none."""
-    with contextlib.suppress(Unsupported), explained("list the network filters of", connection.getURI()):
+    with contextlib.suppress(NotOffered), explained("list the network filters of", connection.getURI()):
         return [(NWFILTER_KIND.ref(one.name()), one) for one in connection.listAllNWFilters()]
     return []
 

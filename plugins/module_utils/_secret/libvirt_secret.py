@@ -9,7 +9,7 @@ import dataclasses
 import hmac
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Unsupported
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotOffered
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
@@ -32,7 +32,7 @@ def secrets(connection: Connection) -> list[tuple[Ref, t.Any]]:
     """libvirt's secret objects; none where the driver has no secrets."""
     words = {number: usage for usage, number in NUMBERS.items()}
     listed, kind = [], SECRET_KIND
-    with contextlib.suppress(Unsupported), explained("list the secrets of", connection.getURI()):
+    with contextlib.suppress(NotOffered), explained("list the secrets of", connection.getURI()):
         found = connection.listAllSecrets()
         listed = [(one, words.get(one.usageType(), "none"), one.usageID(), one.UUIDString()) for one in found]
     return [(kind.ref(name if usage != "none" else uuid, usage, uuid), one) for one, usage, name, uuid in listed]
