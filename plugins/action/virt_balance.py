@@ -9,12 +9,9 @@ import dataclasses
 import functools
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement, plan_balance
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables, terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
@@ -33,22 +30,17 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Pure computation: it connects to no host, and changes nothing."""
 
-    _requires_connection = False
+    options, large = OPTIONS, "hosts"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the plan, and show it as a table."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        options = taken(self, OPTIONS, "hosts")
-        try:
-            policy = reported_hosts.policy(options, "max_moves", "tolerance")
-            counting = reported_hosts.Counting.of(options["rules"], (task_vars or {}).get("groups"))
-            infos = reported_hosts.usable(options["hosts"])
-            _check_by(options["by"], infos)
-        except BadInput as error:
-            raise AnsibleActionFail(str(error)) from error
+        policy = reported_hosts.policy(options, "max_moves", "tolerance")
+        counting = reported_hosts.Counting.of(options["rules"], variables.get("groups"))
+        infos = reported_hosts.usable(options["hosts"])
+        _check_by(options["by"], infos)
         count = functools.partial(reported_hosts.host, all_defined=options["all_defined"], counting=counting)
         planned = _planned(
             [count(name, info) for name, info in infos.items()], _residents(infos, counting), policy, options
@@ -59,7 +51,7 @@ class ActionModule(ActionBase):
             for move in reported_hosts.unsettled(infos)
             if move["name"] not in options["stay"]
         ]
-        return {**result, "changed": False, **planned, "moves": begun + planned["moves"]}
+        return {"changed": False, **planned, "moves": begun + planned["moves"]}
 
 
 def _check_by(by: t.Sequence[str], infos: t.Mapping[str, reported_hosts.Info]) -> None:

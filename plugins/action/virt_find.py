@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, hosted_guests, selection
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
@@ -29,33 +25,27 @@ OPTIONS: dict[str, t.Any] = {
 Arguments = t.Mapping[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Pure computation: it connects to no host, and changes nothing."""
 
-    _requires_connection = False
+    options, large = OPTIONS, "results"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the guests, and the items for `virt_domains` by host."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        options = taken(self, OPTIONS, "results")
         action, arguments = actions.action(options["action"]), options["arguments"]
-        try:
-            answers = hosted_guests.answers(options["results"])
-            hosts = _hosts(arguments, answers, task_vars or {})
-            there = hosted_guests.copies(answers)
-            if options["expected"] is not None:
-                selection.check_name(action, arguments, there)
-            hit = selection.found(action, arguments, there, hosts, self._asked)
-            if options["expected"] is not None:
-                selection.check_expected(action, hit, options["expected"])
-        except BadInput as error:
-            raise AnsibleActionFail("; ".join(error.problems)) from error
+        answers = hosted_guests.answers(options["results"])
+        hosts = _hosts(arguments, answers, variables)
+        there = hosted_guests.copies(answers)
+        if options["expected"] is not None:
+            selection.check_name(action, arguments, there)
+        hit = selection.found(action, arguments, there, hosts, self._asked)
+        if options["expected"] is not None:
+            selection.check_expected(action, hit, options["expected"])
         gone = selection.missing(arguments, there) if arguments.get("missing_ok") else []
         for name in map(printable, gone):
             terminal.say(f"{name} is not there")
         guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]
         return {
-            **result,
             "changed": False,
             "guests": guests,
             "domains": _domains(action, arguments, hit),

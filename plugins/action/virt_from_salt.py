@@ -11,11 +11,9 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import variable_files
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import untagged
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
@@ -33,30 +31,22 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Reads and writes files of the controller; contacts no host."""
 
-    _requires_connection = False
+    options = OPTIONS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], _variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Read all files before the first one is written."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
         out = os.path.abspath(options["out"])
-        try:
-            gate = Gate(check_mode=self._task.check_mode)
-            found = _converted(untagged(options))
-            files = {os.path.join(out, name): text for name, text in found.files.items()}
-            diff = variable_files.write(files, replace=options["replace"], gate=gate)
-        except BadInput as error:
-            raise AnsibleActionFail(printable("; ".join(error.problems))) from error
-        except (VirtError, OSError) as error:
-            raise AnsibleActionFail(printable(str(error))) from error
+        gate = Gate(check_mode=self._task.check_mode)
+        found = _converted(untagged(options))
+        files = {os.path.join(out, name): text for name, text in found.files.items()}
+        diff = variable_files.write(files, replace=options["replace"], gate=gate)
         notes = [printable(str(note)) for note in found.notes]
         for note in notes:
             terminal.say(note)
         return {
-            **result,
             "changed": bool(diff),
             "files": list(files),
             "guests": found.guests,

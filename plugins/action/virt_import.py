@@ -9,12 +9,9 @@ import functools
 import os
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import import_files, variable_files
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
@@ -29,27 +26,20 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Writes files of the controller; contacts no host."""
 
-    _requires_connection = False
+    options = OPTIONS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], _variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Read all guests before the first file is written."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
-        try:
-            gate = Gate(check_mode=self._task.check_mode)
-            guests, notes = _guests(options["guests"], options["results"], options["compared"])
-            wanted = import_files.files(guests, os.path.abspath(options["dest"]), options["form"])
-            diff = variable_files.write(wanted, replace=options["replace"], gate=gate)
-        except BadInput as error:
-            raise AnsibleActionFail(printable("; ".join(error.problems))) from error
-        except (VirtError, OSError) as error:
-            raise AnsibleActionFail(printable(str(error))) from error
+        gate = Gate(check_mode=self._task.check_mode)
+        guests, notes = _guests(options["guests"], options["results"], options["compared"])
+        wanted = import_files.files(guests, os.path.abspath(options["dest"]), options["form"])
+        diff = variable_files.write(wanted, replace=options["replace"], gate=gate)
         for note in notes:
             terminal.say(printable(note))
-        return {**result, "changed": bool(diff), "files": list(wanted), "notes": notes, "diff": diff}
+        return {"changed": bool(diff), "files": list(wanted), "notes": notes, "diff": diff}
 
 
 def _guests(

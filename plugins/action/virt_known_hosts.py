@@ -10,15 +10,13 @@ import fcntl
 import os
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.corral.virt.plugins.module_utils._core import units
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import known_hosts
 
@@ -37,26 +35,21 @@ _NOT_KEPT = (
 )
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Edits one file of the controller; contacts no host."""
 
-    _requires_connection = False
+    options = OPTIONS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], _variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Edit the file once for all guests."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
         path = os.path.abspath(options.pop("path"))
-        try:
-            options = _kept(options)
-            _check(options)
-            if home_files.lacks(path, home_files.KNOWN_HOSTS):
-                return {**result, "changed": False, "msg": _NOT_KEPT.format(path)}
-            before, after = _written(path, options, Gate(check_mode=self._task.check_mode))
-        except VirtError as error:
-            raise AnsibleActionFail(str(error)) from error
+        options = _kept(options)
+        _check(options)
+        if home_files.lacks(path, home_files.KNOWN_HOSTS):
+            return {"changed": False, "msg": _NOT_KEPT.format(path)}
+        before, after = _written(path, options, Gate(check_mode=self._task.check_mode))
         shown = {"before": before, "after": after, "before_header": path, "after_header": path}
-        return {**result, "changed": before != after, "diff": shown}
+        return {"changed": before != after, "diff": shown}
 
 
 def _written(path: str, wanted: t.Mapping[str, t.Any], gate: Gate) -> tuple[str, str]:

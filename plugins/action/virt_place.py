@@ -10,14 +10,13 @@ import functools
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement, plan_host_loss
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_host_load import Load
 from ansible_collections.corral.virt.plugins.module_utils._placement.plan_placement import place
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import (
     guest_problems,
     host_requirements,
@@ -45,16 +44,13 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Pure computation: it connects to no host, and changes nothing."""
 
-    _requires_connection = False
+    options, large = OPTIONS, "hosts"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Place all guests; fails with every refusal, and defers guests that unreached hosts may have."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        options = taken(self, OPTIONS, "hosts")
-        variables = task_vars or {}
         profiles = {name: self._templar.template(variables.get(name)) for name in preparation.PROFILES}
         try:
             catalogue = Catalogue.of(variables, self._templar.template)
@@ -66,14 +62,11 @@ class ActionModule(ActionBase):
             item if known else preparation.with_profiles(item, profiles)
             for item, known in zip(options["guests"], wrong, strict=True)
         ]
-        try:
-            counting = reported_hosts.Counting.of(options["rules"], (task_vars or {}).get("groups"))
-            asked = _Asked.of(options, wrong, counting)
-        except BadInput as error:
-            raise AnsibleActionFail(str(error)) from error
-        placed = _placed(asked, options, task_vars or {})
+        counting = reported_hosts.Counting.of(options["rules"], variables.get("groups"))
+        asked = _Asked.of(options, wrong, counting)
+        placed = _placed(asked, options, variables)
+        result: dict[str, t.Any] = {"changed": False, **_moving(asked, placed, options), **_placements(asked, placed)}
         result["rooms"] = {host.name: _capacity(host, asked.policy) for host in asked.hosts}
-        result.update(changed=False, **_moving(asked, placed, options), **_placements(asked, placed))
         result["positions"] = _positions(options["guests"], result["placements"])
         for item, line in zip(placed, result["explained"], strict=True):
             if item.host and not item.exists:

@@ -10,7 +10,6 @@ import os
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
@@ -18,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps 
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import hosted_guests, selection
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._report import report_data, report_text, tables, terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
@@ -34,15 +33,13 @@ OPTIONS: dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Shows text on the terminal (and in the job's output), and returns it."""
 
-    _requires_connection = False
+    options, large = OPTIONS, "results"
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], _variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Build the report; print it, or write it."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        options = taken(self, OPTIONS, "results")
         kind = options["kind"]
         form = "table" if kind in _TABLES and options["format"] == "seed" else options["format"]
         if form != "seed" and kind not in report_data.KINDS:
@@ -58,7 +55,7 @@ class ActionModule(ActionBase):
         text, shown = _built(kind, form, hosts, missing, options["guest"])
         if options["guest"] and not text:
             raise AnsibleActionFail(_unknown(options["guest"], hosts))
-        result.update(changed=False, text=text, missing=missing)
+        result: dict[str, t.Any] = {"changed": False, "text": text, "missing": missing}
         if options["out"]:
             result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
             gate = Gate(check_mode=self._task.check_mode)

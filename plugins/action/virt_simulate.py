@@ -9,13 +9,11 @@ import dataclasses
 import os
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement, plan_simulation
 from ansible_collections.corral.virt.plugins.module_utils._system import configuration
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import OWNER
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._guests import host_requirements
 from ansible_collections.corral.virt.plugins.plugin_utils._placement import cluster_file, reported_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables, terminal
@@ -31,24 +29,18 @@ OPTIONS: dict[str, t.Any] = {
 _TOLD = 10  # guests of one kind in the text
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """Pure computation: no hypervisor is queried."""
 
-    _requires_connection = False
+    options = OPTIONS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], _variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Return the outcome, and show it as text."""
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        _checked, options = self.validate_argument_spec(OPTIONS)
-        try:
-            outcome = _simulated(options)
-        except VirtError as error:
-            raise AnsibleActionFail(printable(str(error))) from error
+        outcome = _simulated(options)
         lines = [printable(line) for line in _lines(outcome, options)]
         for line in lines:
             terminal.say(line)
         return {
-            **result,
             "changed": False,
             "moved": {one.guest: one.host for one in outcome.moved if one.host},
             "homeless": _without(outcome.moved),

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.result_options import taken
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import taken
 
 SPEC = {"hosts": {"type": "dict", "required": True}, "leave": {"type": "list", "default": []}}
 
