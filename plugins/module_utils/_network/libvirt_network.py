@@ -11,7 +11,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import NETWORK_TYPE
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
-from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, guests
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Update
 
@@ -38,17 +38,10 @@ def _host(connection: Connection, spec: Spec) -> RawNetworkHost:
     return RawNetworkHost(
         None if bridges is None else frozenset(bridges),
         tuple(networks),
-        lambda: libvirt_query.of_all(connection, _guest),
+        lambda: [(name, len(xmls) > 1, xmls) for name, xmls in guests(connection)],  # one that runs has two
         connection.getLibVersion(),
         libvirt_query.ports(bridges or ()) if has_files_here(connection.getURI()) else {},
     )
-
-
-def _guest(domain: t.Any) -> tuple[str, bool, tuple[str, ...]]:
-    """A guest's name, True if it runs, and its stored and live documents."""
-    found = libvirt_query.found(domain)
-    live = () if found.live_xml is None else (found.live_xml,)
-    return found.name, found.active, (found.xml, *live)
 
 
 API = ObjectApi(NETWORK_TYPE, define="networkDefineXML", own={Update: _update}, host=_host)

@@ -8,6 +8,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._noun import plan_noun
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
@@ -60,6 +61,12 @@ def doer(connection: Connection, api: ObjectApi, spec: Spec) -> t.Callable[[plan
                     own[type(step)](thing, step)
 
     return do
+
+
+def guests(connection: Connection) -> list[tuple[str, tuple[str, ...]]]:
+    """Guests' names, and documents, stored and running."""
+    found = libvirt_query.of_all(connection, libvirt_query.found)
+    return [(one.name, (one.xml, one.live_xml) if one.live_xml else (one.xml,)) for one in found]
 
 
 def _place(ref: Ref) -> str:

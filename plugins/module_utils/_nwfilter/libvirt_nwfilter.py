@@ -10,9 +10,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotOffered
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
-from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, guests
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._nwfilter.model_nwfilter import NWFILTER_KIND
 
@@ -37,13 +36,7 @@ class _Host:
             return {ref.name: one.XMLDesc(0) for ref, one in nwfilters(self.connection)}
 
     def guests(self) -> list[tuple[str, tuple[str, ...]]]:
-        return libvirt_query.of_all(self.connection, _guest)
-
-
-def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
-    """The name of a guest, and all its documents."""
-    found = libvirt_query.found(domain)
-    return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
+        return guests(self.connection)
 
 
 API = ObjectApi(NWFILTER_TYPE, define="nwfilterDefineXML", host=lambda connection, _spec: _Host(connection))

@@ -11,9 +11,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotOffered
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, guests
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep
@@ -67,17 +66,11 @@ class _Host:
         return None
 
     def documents(self) -> t.Iterator[tuple[str, str]]:
-        for name, xmls in libvirt_query.of_all(self.connection, _guest):
+        for name, xmls in guests(self.connection):
             yield from ((f"guest {name}", xml) for xml in xmls)
         with explained("list the storage pools of", self.connection.getURI()):
             for pool in self.connection.listAllStoragePools():
                 yield f"pool {pool.name()}", pool.XMLDesc(0)
-
-
-def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
-    """The name of a guest, and all its documents."""
-    found = libvirt_query.found(domain)
-    return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
 
 
 def _set_value(spec: Spec, secret: t.Any) -> None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi
+from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, guests
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep, Start
@@ -50,7 +49,7 @@ def build(pool: t.Any, kind: str) -> None:
 
 def _host(connection: Connection, spec: Spec) -> RawPoolHost:
     """Questions about the other pools, and about guests' disks."""
-    return RawPoolHost(lambda: _others(connection, spec.name), lambda: libvirt_query.of_all(connection, _guest))
+    return RawPoolHost(lambda: _others(connection, spec.name), lambda: guests(connection))
 
 
 def pools(connection: Connection) -> list[tuple[Ref, t.Any]]:
@@ -70,12 +69,6 @@ def sizes(pool: t.Any) -> dict[str, int | None]:
 def _others(connection: Connection, name: str) -> list[tuple[str, str]]:
     with explained("list the storage pools of", connection.getURI()):
         return [(pool.name(), pool.XMLDesc(0)) for pool in connection.listAllStoragePools() if pool.name() != name]
-
-
-def _guest(domain: t.Any) -> tuple[str, tuple[str, ...]]:
-    """The name of a guest, and its stored and running XML."""
-    found = libvirt_query.found(domain)
-    return found.name, (found.xml, *([found.live_xml] if found.live_xml else []))
 
 
 POOL_TYPE = ObjectType(
