@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hmac
 import typing as t
 
@@ -73,18 +74,13 @@ class _Host:
                 yield f"pool {pool.name()}", pool.XMLDesc(0)
 
 
-def _set_value(spec: Spec, secret: t.Any) -> None:
-    secret.setValue(plan_secret.value_of(spec))
-
-
-_DOERS: dict[type[NounStep], t.Callable[[Spec, t.Any], object]] = {plan_secret.SetValue: _set_value}
+_DOERS: dict[type[NounStep], t.Callable[[Spec, t.Any, t.Any], object]] = {
+    plan_secret.SetValue: lambda spec, secret, _step: secret.setValue(plan_secret.value_of(spec))
+}
 
 
 def _told(_connection: Connection, spec: Spec) -> dict[type[NounStep], t.Callable[[t.Any, t.Any], object]]:
-    def told(do: t.Callable[[Spec, t.Any], object]) -> t.Callable[[t.Any, t.Any], object]:
-        return lambda secret, _step: do(spec, secret)
-
-    return {kind: told(do) for kind, do in _DOERS.items()}
+    return {kind: functools.partial(do, spec) for kind, do in _DOERS.items()}
 
 
 SECRET_TYPE = ObjectType(SECRET_KIND, "secret", "VIR_ERR_NO_SECRET", lookup="secretLookup", by_name=_by_usage)
