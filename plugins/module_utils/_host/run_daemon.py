@@ -55,32 +55,47 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     there = plan_daemon.daemons(units, modular=wanted.modular)
     steps, restart, changes = plan_daemon.decide(wanted, there, _facts(there, units, wanted.leases))
     jobs = libvirt_daemon.jobs() if restart and restart.breaks_jobs else []
-    timeout_s = params["restart_timeout"]
-    results = gate.run([*steps, *([restart] if restart else [])], lambda step: _DOERS[type(step)](step, timeout_s))
-    busy = t.cast("list[str]", results[-1]) if restart and results else []  # jobs that a restart would have broken
-    done = [str(step) for step in steps] + ([str(restart)] if restart and not busy else [])
+    host = _Host(params["restart_timeout"])
+    gate.run([*steps, *([restart] if restart else [])], lambda step: _DOERS[type(step)](host, step))
+    done = [str(step) for step in steps] + ([str(restart)] if restart and not host.busy else [])
     installed = plan_daemon.installed(units)
     return {
         "changed": bool(done),
         "diff": _changes.diff(changes),
         "steps": done,
         "restart": restart.what if restart else None,
-        "jobs": gate.perform(lambda: busy, otherwise=lambda: jobs),
+        "jobs": gate.perform(lambda: host.busy, otherwise=lambda: jobs),
         "installed": installed,
         "server": there.server,
         "hook": files_start_block.hooked(),
         # of a daemon that has read its files
         "security_drivers": gate.perform(
-            lambda: libvirt_daemon.security_drivers() if installed and not busy else None,
+            lambda: libvirt_daemon.security_drivers() if installed and not host.busy else None,
             otherwise=lambda: libvirt_daemon.security_drivers() if installed and not restart else None,
         ),
         **(
             {"unleased": plan_daemon.unleased(libvirt_daemon.disks(), files_daemon.held_leases(wanted.leases))}
-            if wanted.leases and installed and not busy
+            if wanted.leases and installed and not host.busy
             else {}
         ),
-        **({"failed": True, "msg": plan_daemon.late(restart, busy)} if restart and busy else {}),
+        **({"failed": True, "msg": plan_daemon.late(restart, host.busy)} if restart and host.busy else {}),
     }
+
+
+class _Host:
+    """How long a restart waits for jobs, and those that prevented it."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.busy: list[str] = []  # jobs that a restart would have broken, so that it was not made
+
+
+_DOERS: dict[type[HostStep], t.Callable[[_Host, t.Any], object]] = {
+    WriteFile: lambda _host, step: configuration.write(step.path, step.content, mode=step.mode),
+    MakeLeases: lambda _host, step: files_daemon.make_leases(step.path),
+    EnableSockets: lambda _host, step: files_systemd.enable(step.units),
+    RestartDaemons: lambda host, step: host.busy.extend(_restart(step, host.timeout_s)),
+}
 
 
 def _facts(there: Daemons, units: t.Mapping[str, Unit], leases: str | None) -> DaemonFacts:
@@ -111,11 +126,3 @@ def _restart(step: RestartDaemons, timeout_s: float) -> list[str]:
         if following != "wait":
             return jobs
         time.sleep(_POLL_S)
-
-
-_DOERS: dict[type[HostStep], t.Callable[[t.Any, float], object]] = {
-    WriteFile: lambda step, _timeout_s: configuration.write(step.path, step.content, mode=step.mode),
-    MakeLeases: lambda step, _timeout_s: files_daemon.make_leases(step.path),
-    EnableSockets: lambda step, _timeout_s: files_systemd.enable(step.units),
-    RestartDaemons: _restart,
-}
