@@ -175,6 +175,8 @@ steps:
 notes: {description: Notes on all guests; also shown as warnings., returned: always, type: list, elements: str}
 """
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._backup import run_backup
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
@@ -204,6 +206,7 @@ OPTIONS = {
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         detach("virt_backup")
         with opened(module.params["uri"]) as connection:

@@ -170,6 +170,7 @@ OPTIONS: dict[str, t.Any] = {
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         detach("virt_backup_files")
         result = run_backup_files.read(module.params, Gate(check_mode=module.check_mode))

@@ -133,6 +133,8 @@ steps:
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
@@ -154,6 +156,7 @@ OPTIONS = {
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         detach("virt_disk_move")
         with opened(module.params["uri"], events=True) as connection:

@@ -158,6 +158,8 @@ pending:
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_mounts import OPTIONS, converge
@@ -166,6 +168,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.run_mounts im
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         result = converge(module.params, Gate(check_mode=module.check_mode))
     module.end(result)

@@ -102,6 +102,8 @@ left:
 notes: {description: Additional notes; also shown as warnings., returned: always, type: list, elements: str}
 """
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_pool_drain
@@ -121,6 +123,7 @@ OPTIONS = {
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {}
     with failures(module):
         detach("virt_pool_drain")
         with opened(module.params["uri"], events=True) as connection:

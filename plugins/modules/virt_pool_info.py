@@ -110,6 +110,7 @@ OPTIONS = {**URI_OPTION, **run_noun_info.options(POOL_SCHEMA)}
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    rows = []
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
             found = run_noun_info.rows(

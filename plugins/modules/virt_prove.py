@@ -106,6 +106,8 @@ steps:
 notes: {description: Additional notes; also shown as warnings., type: list, elements: str, returned: always}
 """
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._backup import run_prove
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
@@ -127,6 +129,7 @@ OPTIONS = {
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         detach("virt_prove")
         with opened(module.params["uri"]) as connection:

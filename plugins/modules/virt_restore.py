@@ -164,6 +164,8 @@ steps:
 notes: {description: Additional notes; also shown as warnings., type: list, elements: str, returned: success}
 """
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._backup import run_restore
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
@@ -191,6 +193,7 @@ OPTIONS = {
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {"notes": []}
     with failures(module):
         detach("virt_restore")
         with opened(module.params["uri"], watched=module.params["instant"]) as connection:

@@ -75,6 +75,7 @@ OPTIONS = {**URI_OPTION, **run_noun_info.options(SECRET_SCHEMA)}
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    rows = []
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
             rows = run_noun_info.rows(SECRET_SCHEMA, SECRET_TYPE, secrets(connection), module.params)

@@ -86,7 +86,7 @@ OPTIONS = {**URI_OPTION, **run_noun_info.options(VOLUME_SCHEMA)}
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
-    problems = list[str]()
+    rows, problems = [], list[str]()
     with failures(module):
         with opened(module.params["uri"]) as connection:  # a refresh is no question
             found = volumes(connection, module.params["pool"], module.params["name"], problems)

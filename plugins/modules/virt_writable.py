@@ -58,6 +58,8 @@ tried:
 notes: {description: Additional notes; also shown as warnings., returned: success, type: list, elements: str}
 """
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
@@ -68,6 +70,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.run_writable 
 def main() -> None:
     """Entry point."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
+    result: dict[str, t.Any] = {"notes": []}
     with failures(module), opened(SYSTEM, readonly=True) as connection:
         result = check(connection, module.params, Gate(check_mode=module.check_mode))
     module.end(result)
