@@ -251,10 +251,6 @@ class _Work:
         """Do one step."""
         return _DOERS[type(step)](self, step)
 
-    def create(self, step: plan_backup_steps.CreateRepository) -> None:
-        """Mark an empty directory as a repository."""
-        files_repository.create(step.path)
-
     def _current(self) -> Repository:
         return BackupGuestHost(self.connection).repository(self.spec.repository)
 
@@ -332,17 +328,9 @@ class _Work:
         place = os.path.join(self.spec.repository, step.uuid, step.ident + PART)
         plan_backup.check_part(step, place, self.host.backup_job(step.uuid))
 
-    def discard(self, step: plan_backup_steps.DiscardPart) -> None:
-        """Delete what an interrupted run had copied."""
-        files_repository.discard(self.spec.repository, step.uuid, step.ident)
-
     def is_own(self, step: plan_backup_steps.DropCheckpoint) -> None:
         """Check that the checkpoint belongs to the repository."""
         plan_backup.check_same_checkpoint(step, BackupGuestHost(self.connection).checkpoints(step.uuid))
-
-    def drop(self, step: plan_backup_steps.DropCheckpoint) -> None:
-        """Delete a checkpoint."""
-        libvirt_backup.drop(self.connection, step)
 
     def redefine(self, step: plan_backup_steps.RedefineCheckpoint) -> Note | None:
         """Let libvirt know a checkpoint again."""
@@ -362,13 +350,17 @@ class _Work:
 
 
 _DOERS: dict[type[GuestStep], t.Callable[[t.Any, t.Any], object]] = {
-    plan_backup_steps.CreateRepository: _Work.create,
+    plan_backup_steps.CreateRepository: lambda _work, step: files_repository.create(step.path),
     plan_backup_steps.StartPoint: _Work.start_point,
     plan_backup_steps.PushDisks: _Work.push,
     plan_backup_steps.CopyDisk: _Work.copy,
     plan_backup_steps.FinishPoint: _Work.finish,
-    plan_backup_steps.DiscardPart: Looked(_Work.is_part, _Work.discard),
-    plan_backup_steps.DropCheckpoint: Looked(_Work.is_own, _Work.drop),
+    plan_backup_steps.DiscardPart: Looked(
+        _Work.is_part, lambda work, step: files_repository.discard(work.spec.repository, step.uuid, step.ident)
+    ),
+    plan_backup_steps.DropCheckpoint: Looked(
+        _Work.is_own, lambda work, step: libvirt_backup.drop(work.connection, step)
+    ),
     plan_backup_steps.RedefineCheckpoint: _Work.redefine,
     plan_backup_steps.DeletePoint: Looked(_Work.is_same, _Work.delete),
 }

@@ -161,10 +161,6 @@ class _Work:
             return None if plan_prove.has_login(files_proof.console(plan_prove.log_of(step.guest))) else ""
         return None if libvirt_proof.agent_answers(self.connection, step.uuid) else ""
 
-    def is_proof(self, step: plan_prove.RemoveProof) -> None:
-        """Check that the guest was made to prove a backup."""
-        plan_prove.check_left(step, _left(self.connection))
-
     def remove(self, step: plan_prove.RemoveProof) -> None:
         """Remove all that was made; the definition, whose record tells of the rest, at the end."""
         libvirt_snapshot.stop(self.connection, step.uuid, step.guest)
@@ -186,6 +182,8 @@ _DOERS: dict[type[GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     plan_prove.BeginProof: _Work.begin,
     plan_prove.Isolate: _Work.isolate,
     plan_prove.AwaitEvidence: _Work.wait,
-    plan_prove.RemoveProof: Looked(_Work.is_proof, _Work.remove),
+    plan_prove.RemoveProof: Looked(
+        lambda work, step: plan_prove.check_left(step, _left(work.connection)), _Work.remove
+    ),
     plan_prove.RecordProof: _Work.record,
 }

@@ -166,10 +166,6 @@ class RestoreWork:
 
         files_restored.disk(source, step.path, step.format, told)
 
-    def state(self, step: plan_backup_steps.RestoreState) -> None:
-        """Restore UEFI variables, TPM state or the seed."""
-        files_restored.state(plan_repository.link_path(self.spec.repository, step.point, step.file), step.path)
-
     def define(self, step: plan_backup_steps.DefineRestored) -> None:
         """Define the guest, with the identities of its files in its record."""
         found = libvirt_query.find_by_uuid(self.connection, step.uuid)
@@ -214,10 +210,6 @@ class RestoreWork:
     def are_own(self, step: plan_backup_steps.ForgetCheckpoints) -> None:
         """Check that the checkpoints belong to the repository."""
         plan_restore.check_checkpoints(step, RestoreGuestHost(self.connection).checkpoints(step.uuid))
-
-    def forget(self, step: plan_backup_steps.ForgetCheckpoints) -> None:
-        """Let libvirt forget checkpoints."""
-        libvirt_backup.forget_checkpoints(self.connection, step)
 
     def start(self, step: plan_backup_steps.StartRestored) -> None:
         """Start the guest."""
@@ -299,9 +291,13 @@ class RestoreWork:
 
 _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     plan_backup_steps.RestoreDisk: Looked(RestoreWork.is_left, RestoreWork.restore),
-    plan_backup_steps.RestoreState: RestoreWork.state,
+    plan_backup_steps.RestoreState: lambda work, step: files_restored.state(
+        plan_repository.link_path(work.spec.repository, step.point, step.file), step.path
+    ),
     plan_backup_steps.DefineRestored: RestoreWork.define,
-    plan_backup_steps.ForgetCheckpoints: Looked(RestoreWork.are_own, RestoreWork.forget),
+    plan_backup_steps.ForgetCheckpoints: Looked(
+        RestoreWork.are_own, lambda work, step: libvirt_backup.forget_checkpoints(work.connection, step)
+    ),
     plan_backup_steps.PutInPlace: Looked(RestoreWork.is_replaceable, RestoreWork.put_in_place),
     plan_backup_steps.StartRestored: RestoreWork.start,
     plan_backup_steps.ResumeRestored: RestoreWork.resume,

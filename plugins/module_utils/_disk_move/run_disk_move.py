@@ -354,10 +354,6 @@ class _Work:
         marked = DiskMoveHost(self.connection).mark(step.pool, os.path.basename(step.to)) if copied else None
         plan_disk_move.check_pivot(step, source, copied, marked=marked is not None and marked[1] is not None)
 
-    def pivot(self, step: plan_disk_move_steps.Pivot) -> None:
-        """Switch the guest, whose definition follows."""
-        libvirt_disk_move.pivot(self.connection, step.uuid, step.target)
-
     def remember(self, step: plan_disk_move_steps.Remember) -> None:
         """Replace the old file by the new one in the record."""
         domain = libvirt_query.by_uuid(self.connection, step.uuid)
@@ -366,14 +362,6 @@ class _Work:
         live = xml_disk_move.remembered(found.live_xml, step.path, made) if found.live_xml else None
         with explained("record the disks of", step.guest):
             definition.set_record(domain, xml_disk_move.remembered(found.xml, step.path, made), live)
-
-    def finish(self, step: plan_disk_move_steps.Finish) -> None:
-        """Remove the mark."""
-        libvirt_volume.unmark(self.connection, _ref(step.pool, step.name))
-
-    def finish_logical(self, step: plan_disk_move_steps.FinishLogical) -> None:
-        """Remove the mark."""
-        files_logical.untag(step.path, step.tag)
 
 
 def _written(path: str) -> str:
@@ -387,8 +375,10 @@ _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object
     plan_disk_move_steps.CopyRunning: _Work.copy_running,
     plan_disk_move_steps.ConvertOff: _Work.convert_off,
     plan_disk_move_steps.CopyOff: _Work.copy_off,
-    plan_disk_move_steps.Pivot: Looked(_Work.is_copied, _Work.pivot),
+    plan_disk_move_steps.Pivot: Looked(
+        _Work.is_copied, lambda work, step: libvirt_disk_move.pivot(work.connection, step.uuid, step.target)
+    ),
     plan_disk_move_steps.Remember: _Work.remember,
-    plan_disk_move_steps.Finish: _Work.finish,
-    plan_disk_move_steps.FinishLogical: _Work.finish_logical,
+    plan_disk_move_steps.Finish: lambda work, step: libvirt_volume.unmark(work.connection, _ref(step.pool, step.name)),
+    plan_disk_move_steps.FinishLogical: lambda _work, step: files_logical.untag(step.path, step.tag),
 }

@@ -311,10 +311,6 @@ class _Work:
         with explained("record the snapshots of", step.guest):
             definition.set_record(domain, updated(found.xml), updated(found.live_xml) if found.live_xml else None)
 
-    def copy_state(self, step: plan_snapshot_steps.CopyState) -> None:
-        """Copy UEFI variables or TPM state."""
-        files_snapshot.copy_state(step.path, step.to)
-
     def take(self, step: plan_snapshot_steps.TakeSnapshot) -> Note | None:
         """Take it, and have the guest thawed whatever becomes of this process."""
         unit = _unit("thaw", step.uuid)
@@ -377,29 +373,15 @@ class _Work:
         changed = with_disks(with_files(xml, moved, self.host.located), dict(step.overlays))
         libvirt_snapshot.redefine(self.connection, step.uuid, step.name, changed, current=current)
 
-    def is_same(self, step: plan_snapshot_steps.DropSnapshot) -> None:
-        """Check that no other snapshot has its name."""
-        libvirt_snapshot.check_created(step, self._snapshot(step).created_s)
-
-    def _snapshot(self, step: plan_snapshot_steps.SnapshotStep) -> Snapshot:
+    def snapshot(self, step: plan_snapshot_steps.SnapshotStep) -> Snapshot:
+        """The snapshot, as libvirt knows it now."""
         return snapshot(libvirt_snapshot.document(self.connection, step.uuid, step.name)[0], self.host.located)
 
-    def drop(self, step: plan_snapshot_steps.DropSnapshot) -> None:
-        """Delete it in libvirt."""
-        libvirt_snapshot.drop(self.connection, step)
-
-    def create_overlay(self, step: plan_snapshot_steps.CreateOverlay) -> None:
-        """Create an empty file on the content of then."""
-        files_snapshot.create_overlay(step.path, step.base, step.base_format)
-
-    def _written(self, uuid: str) -> tuple[str, ...]:
+    def written(self, uuid: str) -> tuple[str, ...]:
+        """The files that the guest writes to now."""
         found = libvirt_query.found(libvirt_query.by_uuid(self.connection, uuid))
         tops = self.host.disks(found.live_xml or found.xml)
         return tuple(str(disk.path) for disk in tops if disk.written and disk.path)
-
-    def is_present(self, step: plan_snapshot_steps.PowerOff) -> None:
-        """Check that the guest writes to the files that are thrown away."""
-        plan_revert.check_present(step, self._written(step.uuid))
 
     def power_off(self, step: plan_snapshot_steps.PowerOff) -> None:
         """Switch the guest off; systemd starts it if this process dies."""
@@ -412,17 +394,9 @@ class _Work:
         timer.arm(_unit("start", uuid), _START_S, *program)
         self._armed = True
 
-    def put_back(self, step: plan_snapshot_steps.PutBack) -> None:
-        """Restore UEFI variables or TPM state."""
-        files_snapshot.put_back(step.copy, step.path)
-
-    def start(self, step: plan_snapshot_steps.StartAgain) -> None:
-        """Start the guest."""
-        libvirt_snapshot.start(self.connection, step.uuid, step.guest)
-
     def can_revert(self, step: plan_snapshot_steps.Revert) -> None:
         """Check snapshot and files."""
-        plan_revert.check_present(step, self._written(step.uuid), created_s=self._snapshot(step).created_s)
+        plan_revert.check_present(step, self.written(step.uuid), created_s=self.snapshot(step).created_s)
 
     def revert(self, step: plan_snapshot_steps.Revert) -> None:
         """Go back with libvirt, which removes what was written since, and the guest's record of now."""
@@ -441,7 +415,7 @@ class _Work:
         entries = filter(None, (SnapshotRecord.of(text, step.uuid) for text in self._entries(step)))
         entry = next((one for one in entries if one.name == step.name), None)
         if entry and step.thrown_away:  # libvirt has made the files that the guest writes to now
-            new = tuple(path for path in self._written(step.uuid) if path not in entry.files)
+            new = tuple(path for path in self.written(step.uuid) if path not in entry.files)
             named = dataclasses.replace(entry, files=(*entry.files, *new))
             self.record(plan_snapshot_steps.RecordSnapshot(step.guest, step.uuid, step.name, named, new))
 
@@ -453,16 +427,23 @@ def _unit(what: str, uuid: str) -> str:
 _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {
     plan_snapshot_steps.RecordSnapshot: _Work.record,
     plan_snapshot_steps.ForgetSnapshot: _Work.forget,
-    plan_snapshot_steps.CopyState: _Work.copy_state,
+    plan_snapshot_steps.CopyState: lambda _work, step: files_snapshot.copy_state(step.path, step.to),
     plan_snapshot_steps.TakeSnapshot: _Work.take,
     plan_snapshot_steps.Merge: Looked(_Work.can_merge, _Work.merge),
     plan_snapshot_steps.MergeOff: Looked(_Work.can_merge, _Work.merge_off),
     plan_snapshot_steps.ForgetChains: _Work.forget_chains,
     plan_snapshot_steps.Redefine: _Work.redefine,
-    plan_snapshot_steps.DropSnapshot: Looked(_Work.is_same, _Work.drop),
-    plan_snapshot_steps.CreateOverlay: _Work.create_overlay,
-    plan_snapshot_steps.PowerOff: Looked(_Work.is_present, _Work.power_off),
-    plan_snapshot_steps.PutBack: _Work.put_back,
+    plan_snapshot_steps.DropSnapshot: Looked(
+        lambda work, step: libvirt_snapshot.check_created(step, work.snapshot(step).created_s),
+        lambda work, step: libvirt_snapshot.drop(work.connection, step),
+    ),
+    plan_snapshot_steps.CreateOverlay: lambda _work, step: files_snapshot.create_overlay(
+        step.path, step.base, step.base_format
+    ),
+    plan_snapshot_steps.PowerOff: Looked(
+        lambda work, step: plan_revert.check_present(step, work.written(step.uuid)), _Work.power_off
+    ),
+    plan_snapshot_steps.PutBack: lambda _work, step: files_snapshot.put_back(step.copy, step.path),
     plan_snapshot_steps.Revert: Looked(_Work.can_revert, _Work.revert),
-    plan_snapshot_steps.StartAgain: _Work.start,
+    plan_snapshot_steps.StartAgain: lambda work, step: libvirt_snapshot.start(work.connection, step.uuid, step.guest),
 }
