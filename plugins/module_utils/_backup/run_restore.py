@@ -144,14 +144,10 @@ class RestoreWork:
             return run_guest_steps.do(self.connection, self._uuid, step)
         return _DOERS[type(step)](self, step)
 
-    @contextlib.contextmanager
-    def is_left(self, step: plan_backup_steps.RestoreDisk) -> t.Iterator[None]:
+    def is_left(self, step: plan_backup_steps.RestoreDisk) -> None:
         """Remove what an interrupted run has left, if it is that and nobody uses it."""
         if step.leftover:
-            run_disposal.dispose(
-                run_disposal.Disposal(self.connection, step.path, step.guest, step.uuid, step.leftover, verb="replace")
-            )
-        yield
+            run_disposal.replaced(self.connection, step.path, step.guest, step.uuid, step.leftover)
 
     def restore(self, step: plan_backup_steps.RestoreDisk) -> None:
         """Write a disk to a new file."""

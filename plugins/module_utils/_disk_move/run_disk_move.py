@@ -258,16 +258,10 @@ class _Work:
             return run_guest_steps.do(self.connection, self.definition.uuid, step)
         return _DOERS[type(step)](self, step)
 
-    @contextlib.contextmanager
-    def is_ours(self, step: plan_disk_move_steps.Begin | plan_disk_move_steps.BeginLogical) -> t.Iterator[None]:
+    def is_ours(self, step: plan_disk_move_steps.Begin | plan_disk_move_steps.BeginLogical) -> None:
         """Remove what an interrupted run has left, if it is that and nobody uses it."""
         if step.part:
-            run_disposal.dispose(
-                run_disposal.Disposal(
-                    self.connection, step.volume.path, step.guest, self.definition.uuid, step.part, verb="replace"
-                )
-            )
-        yield
+            run_disposal.replaced(self.connection, step.volume.path, step.guest, self.definition.uuid, step.part)
 
     def begin(self, step: plan_disk_move_steps.Begin) -> None:
         """Make the file, with its mark before and after."""

@@ -51,34 +51,22 @@ class _Making:
     def connection(self) -> t.Any:
         return self.stored.connection
 
-    @contextlib.contextmanager
-    def replace(self) -> t.Iterator[None]:
+    def replace(self) -> None:
         """Before a file is created: delete the old one at its path, unless somebody uses it."""
         step = self.step
         if step.replace and os.path.lexists(step.path) and is_here(self.connection.getURI()):
             from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
 
-            run_disposal.dispose(
-                run_disposal.Disposal(
-                    self.connection, step.path, step.guest, self.stored.uuid, step.expected, verb="replace"
-                )
-            )
+            run_disposal.replaced(self.connection, step.path, step.guest, self.stored.uuid, step.expected)
             self.step = dataclasses.replace(step, replace=False)
-        yield
 
-    @contextlib.contextmanager
-    def replace_logical(self) -> t.Iterator[None]:
+    def replace_logical(self) -> None:
         """Before a logical volume is created: delete what an interrupted run left of it, unless somebody uses it."""
         step = self.step
         if step.expected:
             from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal
 
-            run_disposal.dispose(
-                run_disposal.Disposal(
-                    self.connection, step.path, step.guest, self.stored.uuid, step.expected, verb="replace"
-                )
-            )
-        yield
+            run_disposal.replaced(self.connection, step.path, step.guest, self.stored.uuid, step.expected)
 
     def create_logical(self) -> None:
         """Create the logical volume, and let libvirt see it."""

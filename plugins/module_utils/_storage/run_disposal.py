@@ -154,6 +154,11 @@ def dispose(disposal: Disposal) -> None:
     Looked(Disposal.look, Disposal.act)(disposal)
 
 
+def replaced(connection: t.Any, path: str, guest: str, uuid: str, expected: FileIdentity | None) -> None:
+    """Delete what an interrupted run has left where a disk of a guest is made anew; raises as `dispose`."""
+    dispose(Disposal(connection, path, guest, uuid, expected, verb="replace"))
+
+
 def _alone(connection: t.Any, stack: contextlib.ExitStack) -> None:
     """Keep other runs on this host from taking existing disks into use until the stack is closed."""
     if is_system(connection.getURI()):
