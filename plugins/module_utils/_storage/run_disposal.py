@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
     files_logical,
     files_lvm,
     files_removal_notes,
@@ -54,6 +55,7 @@ class Disposal:
     pooled: bool = True  # whether it is in a pool; UEFI variables are in none
     quarantine: files_removed_disks.Quarantine | None = None
     logical: bool = False  # it is a logical volume of this machine
+    wipe: bool = False  # its content is overwritten first
 
     @contextlib.contextmanager
     def look(self) -> t.Iterator[None]:
@@ -78,6 +80,10 @@ class Disposal:
 
     def act(self) -> None:
         """Delete the disk, or let it stay aside for its time."""
+        if self.wipe and self.quarantine:
+            files_disk.overwrite(self.quarantine.path)
+        elif self.wipe:
+            self.connection.storageVolLookupByPath(self.path).wipe()
         if self.quarantine is None and self.logical:  # libvirt does not know thin ones
             files_logical.remove(self.path)
             if pool := run_pool_directory.pool_with(self.connection, self.path):
@@ -209,6 +215,7 @@ class Finishing:
     expected: FileIdentity | None = None  # of the disk, as its note told
     quarantine: files_removed_disks.Quarantine | None = None
     needed: bool = False
+    wipe: bool = False  # its content is overwritten before it is deleted
 
     @contextlib.contextmanager
     def look(self) -> t.Iterator[None]:
@@ -233,6 +240,8 @@ class Finishing:
         if self.needed:
             plan_disposal.check_given_back(self.place, found.note.path, done=found.give_back())
         else:
+            if self.wipe and found.is_moved:
+                files_disk.overwrite(found.path)
             found.delete()
         pool = holder(pools(self.connection), found.directory)
         if pool and pool.active:

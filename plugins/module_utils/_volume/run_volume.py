@@ -22,7 +22,6 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api impo
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
-    files_disk,
     files_header,
     files_qemu_img,
     libvirt_storage,
@@ -278,50 +277,22 @@ def _resize(volume: t.Any, step: Resize) -> None:
     volume.resize(wanted, libvirt.VIR_STORAGE_VOL_RESIZE_SHRINK if wanted < volume.info()[1] else 0)
 
 
-class _Deletion(run_disposal.Disposal):
-    """The removal of a volume, which may be overwritten before."""
-
-    wipe = False
-
-    def act(self) -> None:
-        """Overwrite the volume if that is asked for, and delete it."""
-        if self.wipe and self.quarantine:
-            files_disk.overwrite(self.quarantine.path)
-        elif self.wipe:
-            self.connection.storageVolLookupByPath(self.path).wipe()
-        super().act()
-
-
-class _Finishing(run_disposal.Finishing):
-    """The end of a removal; what was to be overwritten is, whole."""
-
-    wipe = False
-
-    def act(self) -> None:
-        """Overwrite the file if that is asked for and nobody uses it, and delete it."""
-        if self.wipe and self.quarantine and self.quarantine.is_moved and not self.needed:
-            files_disk.overwrite(self.quarantine.path)
-        super().act()
-
-
 _REMOVERS: dict[type[NounStep], Looked] = {
-    Delete: Looked(_Deletion.look, _Deletion.act),
-    Finish: Looked(_Finishing.look, _Finishing.act),
+    Delete: Looked(run_disposal.Disposal.look, run_disposal.Disposal.act),
+    Finish: Looked(run_disposal.Finishing.look, run_disposal.Finishing.act),
 }
 
 
 def _delete(connection: Connection, _spec: Spec, step: Delete) -> None:
     place = str(step.ref.within)
-    gone = _Deletion(connection, step.path, place, "", expected=step.identity, key=step.key)
-    gone.wipe = step.wipe
-    _REMOVERS[type(step)](gone)
+    _REMOVERS[type(step)](
+        run_disposal.Disposal(connection, step.path, place, "", expected=step.identity, key=step.key, wipe=step.wipe)
+    )
     libvirt_volume.unmark(connection, step.ref)
 
 
 def _finish(connection: Connection, _spec: Spec, step: Finish) -> None:
-    gone = _Finishing(connection, step.place, step.identity)
-    gone.wipe = step.wipe
-    _REMOVERS[type(step)](gone)
+    _REMOVERS[type(step)](run_disposal.Finishing(connection, step.place, step.identity, wipe=step.wipe))
 
 
 def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
