@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_free_spa
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained, remedy
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Tell
 
+_PLAIN = {"Accept-Encoding": "identity"}
 _BLOCK = 64 * 1024
 _ZEROS = bytes(CHUNK)
 _LOOK_BYTES = 16 * 1024**2  # between two looks at the room that is left
@@ -231,7 +232,7 @@ def copy(path: str, part: Part, tell: Tell) -> None:
 def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:
     asked = {"Range": f"bytes={part.size}-", **({"If-Range": known} if known else {})} if part.size else {}
     try:
-        with _request(opener, location, asked) as answer:
+        with opener(location, _PLAIN | asked) as answer:
             # from the beginning: the server knows no ranges, or has another file now
             if answer.status != http.client.PARTIAL_CONTENT:
                 part.restart()
@@ -278,14 +279,8 @@ def _range_start(headers: t.Mapping[str, str]) -> int | None:
     return int(match.group(1)) if match else None
 
 
-@contextlib.contextmanager
-def _request(opener: Opener, location: str, headers: t.Mapping[str, str]) -> t.Iterator[t.Any]:
-    with opener(location, {"Accept-Encoding": "identity", **headers}) as answer:
-        yield answer
-
-
 def _read(opener: Opener, location: str) -> tuple[bytes, str]:
-    with _request(opener, location, {}) as answer:
+    with opener(location, _PLAIN) as answer:
         content, origin = t.cast(bytes, answer.read(_SMALL_BYTES + 1)), str(answer.geturl())
     if len(content) > _SMALL_BYTES:
         raise Failed(

@@ -50,16 +50,6 @@ class ImageHost(t.Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageFacts:
-    """All that a plan for an image may use."""
-
-    image: Image
-    absent: bool = False
-    prune: bool = False
-    brought: tuple[plan_image.ImageStep, ...] = ()  # steps that are carried out before anything is removed
-
-
-@dataclasses.dataclass(frozen=True)
 class Bringing:
     """Steps until the name points to the requested content, and related findings."""
 
@@ -79,12 +69,12 @@ class Removing:
     notes: tuple[str, ...] = ()
 
 
-def bringing(facts: ImageFacts, host: ImageHost) -> Bringing:
+def bringing(image: Image, host: ImageHost, *, absent: bool = False) -> Bringing:
     """Steps until the name points to the requested content; raises a VirtError if that is refused."""
     found = host.look()
-    if facts.absent:
+    if absent:
         return Bringing(before=found.target)
-    image, steps = _until_present(facts.image, found, host)
+    image, steps = _until_present(image, found, host)
     if content := plan_image.moves_from(found, steps):
         user = host.user_of_name(os.path.join(image.directory, image.name))
         plan_image.check_name(image, content, user)
@@ -140,15 +130,22 @@ def _vouched(image: Image, manifest: Manifest | None, host: ImageHost) -> tuple[
     return (plan_image.Vouch(image, manifest),)
 
 
-def removing(facts: ImageFacts, host: ImageHost) -> Removing:
-    """Steps that remove unused files; raises Refused."""
-    if not (facts.absent or facts.prune):
+def removing(
+    image: Image,
+    host: ImageHost,
+    brought: t.Sequence[plan_image.ImageStep] = (),
+    *,
+    absent: bool = False,
+    prune: bool = False,
+) -> Removing:
+    """Steps that remove unused files after the steps that are carried out before, `brought`; raises Refused."""
+    if not (absent or prune):
         return Removing()
-    image, found = facts.image, host.look()
-    old = plan_image.old(image, found, facts.brought, every=facts.absent)
+    found = host.look()
+    old = plan_image.old(image, found, brought, every=absent)
     users = _users(image, old, host) if old else {}
     notes = plan_image.strangers(found)
-    if facts.absent:
+    if absent:
         return Removing(tuple(plan_image.absent(image, found, users)), tuple(notes))
     steps, kept = plan_image.superseded(image, old, users)
     return Removing(tuple(steps), (*notes, *kept))

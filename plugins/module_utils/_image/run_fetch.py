@@ -51,13 +51,8 @@ class World:
     open_libvirt: t.Callable[[str], t.ContextManager[t.Any]]
 
 
-def published(opener: files_fetch.Opener, spec: ImageSpec) -> tuple[Checksum | None, str]:
-    """The requested checksum, and why it is not reliable (empty: it is)."""
-    return plan_image_checks.requested_checksum(spec, _Lists(opener, spec))
-
-
 @dataclasses.dataclass(frozen=True)
-class _Lists:
+class ChecksumLists:
     """The `ChecksumHost` of one image."""
 
     opener: files_fetch.Opener

@@ -17,6 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._image import (
     files_image,
     plan_image,
+    plan_image_checks,
     plan_image_spec,
     plan_image_stages,
 )
@@ -27,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
     Present,
     Source,
 )
-from ansible_collections.corral.virt.plugins.module_utils._image.run_fetch import Fetching, World, published
+from ansible_collections.corral.virt.plugins.module_utils._image.run_fetch import ChecksumLists, Fetching, World
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_content,
     libvirt_storage,
@@ -77,7 +78,8 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate, world
 def _fetching(spec: ImageSpec, directory: str, world: World) -> Fetching:
     """The image and its source; neither source nor checksum of one that is there and is kept as it is."""
     kept = not spec.update and plan_image.is_there(files_image.look(Image(spec.name, directory, spec.format)))
-    checksum, doubt = (None, "") if kept else published(world.open_url, spec)
+    lists = ChecksumLists(world.open_url, spec)
+    checksum, doubt = (None, "") if kept else plan_image_checks.requested_checksum(spec, lists)
     source = None if kept else spec.source
     image = Image(spec.name, directory, spec.format, source, checksum, current=spec.current, doubt=doubt, kept=kept)
     return Fetching(image, spec, world)
@@ -191,16 +193,14 @@ class _Work:
         in place takes no lock. It needs none: what is recorded is the file as it was before it was read, so one that
         changed since is read again.
         """
-        facts = plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune)
-        decided = plan_image_stages.bringing(facts, self._host())
+        decided = plan_image_stages.bringing(self.image, self._host(), absent=self.absent)
         self.gate.run(decided.vouch, self.do)
         self.before, self.read_again = decided.before, self.read_again or decided.read_again
         return [*decided.steps]
 
     def removing(self, steps: t.Sequence[plan_image.ImageStep]) -> list[plan_image.ImageStep]:
         """Steps that remove files that are unused after the other steps."""
-        facts = plan_image_stages.ImageFacts(self.image, self.absent, self.spec.prune, tuple(steps))
-        decided = plan_image_stages.removing(facts, self._host())
+        decided = plan_image_stages.removing(self.image, self._host(), steps, absent=self.absent, prune=self.spec.prune)
         self.notes = [*decided.notes]
         return [*decided.steps]
 

@@ -19,7 +19,6 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 from ansible_collections.corral.virt.plugins.module_utils._image.plan_image import Fetch, Remove, Symlink, Vouch
 from ansible_collections.corral.virt.plugins.module_utils._image.plan_image_stages import (
     Bringing,
-    ImageFacts,
     ImageHost,
     Removing,
 )
@@ -85,7 +84,7 @@ KEPT_OF_PEER = image(current=False, source=PEER)
 )
 def test_what_brings_an_image(wanted: Image, dialogue: Dialogue, steps: list[t.Any]) -> None:
     with told(dialogue) as host:
-        decided = plan_image_stages.bringing(ImageFacts(wanted), host)
+        decided = plan_image_stages.bringing(wanted, host)
     assert decided == Bringing(tuple(steps), dialogue[0][1].target)
 
 
@@ -163,15 +162,15 @@ VOUCH = (Vouch(image(), MANIFEST),)
 def test_what_is_compared(wanted: Image, dialogue: Dialogue, expected: Bringing | str) -> None:
     with told(dialogue) as host:
         if isinstance(expected, Bringing):
-            assert plan_image_stages.bringing(ImageFacts(wanted), host) == expected
+            assert plan_image_stages.bringing(wanted, host) == expected
             return
         with pytest.raises((BadInput, Refused), match=expected):
-            plan_image_stages.bringing(ImageFacts(wanted), host)
+            plan_image_stages.bringing(wanted, host)
 
 
 def test_the_name_of_what_goes_is_all_that_is_looked_for() -> None:
     with told([(LOOK, ASIDE)]) as host:
-        assert plan_image_stages.bringing(ImageFacts(image(), absent=True), host) == Bringing(before=OLD)
+        assert plan_image_stages.bringing(image(), host, absent=True) == Bringing(before=OLD)
 
 
 def gone(*files: str) -> tuple[Remove, ...]:
@@ -229,13 +228,12 @@ def gone(*files: str) -> tuple[Remove, ...]:
     ],
 )
 def test_what_removes_an_image(said: dict[str, t.Any], dialogue: Dialogue, expected: Removing | str) -> None:
-    facts = ImageFacts(image(), **said)
     with told(dialogue) as host:
         if isinstance(expected, Removing):
-            assert plan_image_stages.removing(facts, host) == expected
+            assert plan_image_stages.removing(image(), host, **said) == expected
             return
         with pytest.raises(Refused, match=expected):
-            plan_image_stages.removing(facts, host)
+            plan_image_stages.removing(image(), host, **said)
 
 
 def test_what_another_hypervisor_tells_of_an_image() -> None:
