@@ -30,12 +30,10 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     Proof,
     Repository,
     RepositoryFacts,
-    manifest,
-    pin_text,
-    proof_text,
     read_manifest,
     read_pin,
     read_proof,
+    text_of,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._system import durable
@@ -159,7 +157,7 @@ def lend(repository: str, points: t.Sequence[BackupPoint], pin: Pin) -> None:
     """Let a guest run on the first of these points, which stands on the others: QEMU's user may pass to their files."""
     place = folder(repository, points[0])
     with explained(f"note in {place} that {pin.guest} runs on it", place):
-        write_text(_pin(place, pin.uuid), pin_text(pin))
+        write_text(_pin(place, pin.uuid), text_of(pin))
         durable.fsync(place)
         for point in points:
             os.chmod(folder(repository, point), _PASS)
@@ -198,7 +196,7 @@ def write_proof(repository: str, point: BackupPoint, proof: Proof) -> None:
     """Record in the folder of a point how its restore went; raises Failed if it was deleted meanwhile."""
     path = os.path.join(folder(repository, point), PROOF)
     with explained(f"record the proof of backup {point.id}", path):
-        write_text(path, proof_text(proof))
+        write_text(path, text_of(proof))
 
 
 def _is_uuid(name: str) -> bool:
@@ -235,7 +233,7 @@ def begin(repository: str, point: BackupPoint, definition: t.Mapping[str, str]) 
             os.chmod(path, _PASS)
         for name, text in definition.items():
             write_text(os.path.join(place, name), text)
-        write_text(os.path.join(place, MANIFEST), manifest(point))
+        write_text(os.path.join(place, MANIFEST), text_of(point))
         for path in (place, os.path.dirname(place), repository):
             durable.fsync(path)
     return place
@@ -270,7 +268,7 @@ def finish(
         names = sorted(set(os.listdir(place)) - {disk.file for disk in disks} - {MANIFEST})
         files = tuple((name, digest(os.path.join(place, name))) for name in names)
         whole = dataclasses.replace(point, disks=tuple(disks), files=files)
-        write_text(os.path.join(place, MANIFEST), manifest(whole))
+        write_text(os.path.join(place, MANIFEST), text_of(whole))
         os.chmod(place, _OWN)
         durable.replace(place, folder(repository, point))
     return whole

@@ -98,7 +98,8 @@ class Proof:
         return not self.why
 
 
-class Pin(t.NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Pin:
     """A guest that runs on a point, until all of it is copied."""
 
     guest: str  # its name
@@ -174,9 +175,9 @@ def needed(points: t.Iterable[BackupPoint], ident: str) -> list[BackupPoint]:
     return list(found.values())
 
 
-def pin_text(pin: Pin) -> str:
-    """The content of the file of a pin."""
-    return json.dumps({"version": VERSION, **pin._asdict()}, indent=2, sort_keys=True) + "\n"
+def text_of(record: BackupPoint | Proof | Pin) -> str:
+    """The content of its file."""
+    return json.dumps({"version": VERSION, **dataclasses.asdict(record)}, indent=2, sort_keys=True) + "\n"
 
 
 def read_pin(content: str, uuid: str) -> Pin:
@@ -200,11 +201,6 @@ def is_proof_name(name: str) -> bool:
     return bool(_PROOF_NAME.fullmatch(name))
 
 
-def proof_text(proof: Proof) -> str:
-    """The content of the file of a proof."""
-    return json.dumps({"version": VERSION, **dataclasses.asdict(proof)}, indent=2, sort_keys=True) + "\n"
-
-
 def read_proof(content: str) -> Proof | None:
     """The proof in a file; None if it cannot be read, so that the point counts as not proven."""
     try:
@@ -214,11 +210,6 @@ def read_proof(content: str) -> Proof | None:
         return Proof(ended_s=int(told["ended_s"]), seconds=float(told["seconds"]), **texts) if known else None
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-
-
-def manifest(point: BackupPoint) -> str:
-    """The manifest of a point."""
-    return json.dumps({"version": VERSION, **dataclasses.asdict(point)}, indent=2, sort_keys=True) + "\n"
 
 
 def read_manifest(content: str, folder: str) -> BackupPoint | str:

@@ -26,11 +26,10 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     Repository,
     RepositoryFacts,
     chains,
-    manifest,
     needed,
-    pin_text,
     read_manifest,
     read_pin,
+    text_of,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import (
     BackupPlan,
@@ -457,7 +456,7 @@ def test_points_that_a_guest_runs_on_stay(host: str, age_s: int, standing: str |
 
 def test_pins() -> None:
     pin = Pin("i", "u", "h", 7)
-    assert read_pin(pin_text(pin), "u") == pin and read_pin("{", "u") == Pin("u", "u", "", 0)
+    assert read_pin(text_of(pin), "u") == pin and read_pin("{", "u") == Pin("u", "u", "", 0)
     assert [one.id for one in needed(chain(1, 2, 3), ident(2))] == [ident(2), ident(1)]
     closes = plan_instant.closable(Repository("r", (*chain(1, 2, 3), *chain(10, 11))), UUID, [ident(2)])
     assert [one.id for one in closes] == [ident(3), ident(10), ident(11)]
@@ -541,7 +540,7 @@ def test_all_problems_of_the_options_are_told_at_once() -> None:
 
 def test_a_manifest_is_read_as_it_was_written_and_no_damaged_one() -> None:
     made = point(1, stored(parent=ident(2)), files=(("domain.xml", "0" * 64),), states=(("/n", "nvram.fd"),))
-    text = manifest(made)
+    text = text_of(made)
     assert read_manifest(text, made.id) == read_manifest(text, made.id + ".part") == made
     for wrong, why in (
         (text[:-20], "damaged"),

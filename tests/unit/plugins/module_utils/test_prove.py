@@ -20,8 +20,8 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     BackupPoint,
     Proof,
     Repository,
-    proof_text,
     read_proof,
+    text_of,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_info import BackupPolicy, KnownGuest
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_prove import ProofPlan, ProofSpec
@@ -261,8 +261,8 @@ def test_a_proof_stays_with_its_point(tmp_path: Path) -> None:
     assert files_repository.read(str(tmp_path), marker).proofs == {}
     with pytest.raises(Failed, match=f"cannot record the proof of backup {FULL}"):
         files_repository.write_proof(str(tmp_path), point, PROVEN)
-    assert read_proof(proof_text(PROVEN)) == PROVEN
-    for text in ("", "[]", "{}", proof_text(PROVEN).replace('"version": 1', '"version": 2'), '{"version": 1}'):
+    assert read_proof(text_of(PROVEN)) == PROVEN
+    for text in ("", "[]", "{}", text_of(PROVEN).replace('"version": 1', '"version": 2'), '{"version": 1}'):
         assert read_proof(text) is None
 
 
