@@ -29,6 +29,7 @@ BASES = {
     "_power.plan_power_steps.GuestStep",
     "_storage.plan_mount.MountStep",
     "_snapshot.plan_snapshot_steps.SnapshotStep",
+    "_storage.plan_disk_steps._OfVolume",
 }
 
 # Steps in no table: whoever passes them to the gate passes their doer with them.

@@ -22,27 +22,36 @@ class Claim:
     with_file: str
 
 
-@dataclasses.dataclass(frozen=True)
-class CreateVolume(GuestStep):
-    """Make a disk image; `replace` only for one that an interrupted run of ours left."""
+_REPLACES = Look(
+    at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
+    holds="the file, moved to .corral/.removed of its directory; remotely nothing",
+    leaves="the file, under its name; its user",
+    by=("expected",),
+)
 
-    look: t.ClassVar[Look | None] = Look(
-        at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
-        holds="the file, moved to .corral/.removed of its directory; remotely nothing",
-        leaves="the file, under its name; its user",
-        by=("expected",),
-    )
+
+@dataclasses.dataclass(frozen=True)
+class _OfVolume(GuestStep):
+    """What makes a file or volume of a guest."""
 
     volume: Volume
+
+    @property
+    def path(self) -> str:
+        """Its path."""
+        return self.volume.path
+
+
+@dataclasses.dataclass(frozen=True)
+class CreateVolume(_OfVolume):
+    """Make a disk image; `replace` only for one that an interrupted run of ours left."""
+
+    look: t.ClassVar[Look | None] = _REPLACES
+
     xml: str = dataclasses.field(repr=False)
     replace: bool = False
     claim: Claim | None = dataclasses.field(default=None, repr=False)
     expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what is replaced; None: not known
-
-    @property
-    def path(self) -> str:
-        """The path of the new volume."""
-        return self.volume.path
 
     def __str__(self) -> str:
         volume = self.volume
@@ -58,7 +67,7 @@ def owner_tag(guest_uuid: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class CreateLogicalVolume(GuestStep):
+class CreateLogicalVolume(_OfVolume):
     """Make a logical volume with all its space, and fill it: with a copy and zeros, or with zeros. A thin one reads as
     zeros by itself.
     """
@@ -70,7 +79,6 @@ class CreateLogicalVolume(GuestStep):
         by=("expected",),
     )
 
-    volume: Volume
     group: str
     copy_format: str = ""  # of `volume.copy_of`
     copy_bytes: int = 0
@@ -78,11 +86,6 @@ class CreateLogicalVolume(GuestStep):
     claim: Claim | None = dataclasses.field(default=None, repr=False)
     expected: FileIdentity | None = dataclasses.field(default=None, repr=False)  # what is replaced; None: not known
     thin_pool: str = ""
-
-    @property
-    def path(self) -> str:
-        """The path of the new volume."""
-        return self.volume.path
 
     def __str__(self) -> str:
         volume = self.volume
@@ -92,7 +95,7 @@ class CreateLogicalVolume(GuestStep):
 
 
 @dataclasses.dataclass(frozen=True)
-class WriteSeed(GuestStep):
+class WriteSeed(_OfVolume):
     """Write the cloud-init seed image."""
 
     template = "write cloud-init seed {0.volume.path}"
@@ -103,16 +106,10 @@ class WriteSeed(GuestStep):
         by=("uuid", "path"),
     )
 
-    volume: Volume
     files: t.Mapping[str, str] = dataclasses.field(repr=False)
     replace: bool = True
     claim: Claim | None = dataclasses.field(default=None, repr=False)
     uuid: str = dataclasses.field(default="", repr=False)  # of the guest, which is no user of its own seed
-
-    @property
-    def path(self) -> str:
-        """The path of the seed."""
-        return self.volume.path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,12 +117,7 @@ class Customize(GuestStep):
     """Apply the seed to a disk that nobody has booted from; until then it is named `source`."""
 
     template = "apply cloud-init seed to disk {0.path} (virt-customize)"
-    look: t.ClassVar[Look | None] = Look(
-        at="what has its name, where an interrupted run is gone on with: who uses it, as for a disk that is deleted",
-        holds="the file, moved to .corral/.removed of its directory; remotely nothing",
-        leaves="the file, under its name; its user",
-        by=("expected",),
-    )
+    look: t.ClassVar[Look | None] = _REPLACES
 
     pool: str
     source: str
