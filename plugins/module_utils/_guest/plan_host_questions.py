@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Missing, Prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -22,7 +23,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 # Whether a host still has the capacity that a placement saw: another controller may have placed guests there since.

@@ -17,9 +17,9 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes im
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power import power_off
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_facts, plan_disposal
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Owner
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
 

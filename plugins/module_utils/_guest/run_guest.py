@@ -36,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes im
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, run_pacemaker
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     Customizing,
@@ -43,7 +44,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     SeedDisk,
     SeedSite,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces
 from ansible_collections.corral.virt.plugins.module_utils._system import locks as local
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity

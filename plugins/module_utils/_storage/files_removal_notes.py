@@ -8,10 +8,9 @@ import contextlib
 import fcntl
 import json
 import os
-import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 
 PARTS = (".corral", ".removed")  # no image and no disk has such a name
@@ -30,18 +29,7 @@ def located(place: str) -> tuple[str, str]:
     return os.path.dirname(os.path.dirname(directory)), name[: -len(DISK)]
 
 
-class RemovalNote(t.NamedTuple):
-    """One disk that is being removed, as its note says."""
-
-    directory: str
-    key: str
-    note: RemovedDisk | None  # None: it cannot be read
-    alive: bool  # the run that removes it is at work
-    path: str  # where the disk is now
-    moved: bool  # whether it is there; else the run was killed before, or after
-
-
-def entries(directory: str) -> list[RemovalNote]:
+def entries(directory: str) -> list[DiskAside]:
     """All disks of a directory that are being removed, as far as this user can see them."""
     place = folder(directory)
     try:
@@ -52,7 +40,7 @@ def entries(directory: str) -> list[RemovalNote]:
     return [_entry(directory, key, moved=key + DISK in names) for key in keys]
 
 
-def _entry(directory: str, key: str, *, moved: bool) -> RemovalNote:
+def _entry(directory: str, key: str, *, moved: bool) -> DiskAside:
     path = os.path.join(folder(directory), key)
     note, alive = None, False
     with contextlib.suppress(OSError, VirtError), contextlib.ExitStack() as stack:
@@ -60,7 +48,8 @@ def _entry(directory: str, key: str, *, moved: bool) -> RemovalNote:
         stack.callback(os.close, told)
         alive = not is_free(told)
         note = read(told)
-    return RemovalNote(directory, key, note, alive, path + DISK, moved)
+    taken = note is not None and os.path.lexists(os.path.join(directory, os.path.basename(note.path)))
+    return DiskAside(path + DISK, note, alive, moved, taken)
 
 
 def is_free(note: int) -> bool:

@@ -86,6 +86,17 @@ class RemovedDisk:
         return dataclasses.asdict(self)
 
 
+class DiskAside(t.NamedTuple):
+    """A disk whose removal is unfinished or not yet due, with what is seen of it."""
+
+    place: str  # where it is now
+    note: RemovedDisk | None  # None: it cannot be read
+    alive: bool = False  # a run is at work on it
+    moved: bool = True  # it is at that place; else its note alone is left
+    taken: bool = False  # another file has its name by now
+    user: str | None = None
+
+
 def _seconds(utc: str) -> int:
     """Seconds since the epoch; raises TypeError or ValueError."""
     time = datetime.datetime.strptime(utc, _UTC)

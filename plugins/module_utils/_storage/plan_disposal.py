@@ -12,8 +12,12 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside, kept
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import (
+    DiskAside,
+    Moment,
+    RemovedDisk,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import kept
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 DELETE, GIVE_BACK, FORGET = "delete", "give back", "forget the removal of"

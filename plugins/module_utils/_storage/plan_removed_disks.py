@@ -9,20 +9,13 @@ import math
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import (
+    DiskAside,
+    Moment,
+    RemovedDisk,
+)
 
 _SKEW_S = 300  # a clock that is set right by so much does not jump
-
-
-class DiskAside(t.NamedTuple):
-    """A disk whose removal is unfinished or not yet due, with what is seen of it."""
-
-    place: str  # where it is now
-    note: RemovedDisk | None  # None: it cannot be read
-    alive: bool = False  # a run is at work on it
-    moved: bool = True  # it is at that place; else its note alone is left
-    taken: bool = False  # another file has its name by now
-    user: str | None = None
 
 
 def unfinished(found: t.Iterable[DiskAside], host_uuid: str, now: Moment) -> list[DiskAside]:

@@ -24,9 +24,8 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_file_users,
     run_pool_directory,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, holder
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_removed_disks import (
     host_uuid,
     moved_aside,

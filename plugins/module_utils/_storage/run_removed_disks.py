@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_he
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.answering import answers, filesystem
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed_disks
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, Moment
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
 
@@ -55,19 +55,13 @@ def filesystems(uri: str, found: t.Iterable[PoolDirectory]) -> dict[str, str]:
     return {name: device for name, device in known if device}
 
 
-def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[plan_removed_disks.DiskAside]:
+def moved_aside(uri: str, found: t.Iterable[PoolDirectory]) -> list[DiskAside]:
     """The disks that are aside in these pools, if they are on this machine and their filesystems answer."""
     if not is_here(uri):
         return []
     known = (pool.path for pool in found if pool.active and pool.path and answers(pool.path, _ANSWER_S))
     places = {os.path.realpath(path): path for path in known}
-    return [_aside(note) for directory in places.values() for note in files_removal_notes.entries(directory)]
-
-
-def _aside(found: files_removal_notes.RemovalNote) -> plan_removed_disks.DiskAside:
-    name = os.path.basename(found.note.path) if found.note else ""
-    taken = bool(name) and os.path.lexists(os.path.join(found.directory, name))
-    return plan_removed_disks.DiskAside(found.path, found.note, found.alive, found.moved, taken)
+    return [one for directory in places.values() for one in files_removal_notes.entries(directory)]
 
 
 def describe(uri: str, found: t.Iterable[PoolDirectory], host: str | None) -> list[dict[str, t.Any]]:

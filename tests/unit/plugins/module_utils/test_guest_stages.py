@@ -27,6 +27,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import plan_gue
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_header import Header
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
     DiskOrigin,
@@ -37,7 +38,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     Size,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_removed_disks import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import make, parse, text
 from ansible_collections.corral.virt.tests.golden.case import options

@@ -20,7 +20,11 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_removed_disks,
     plan_removed_disks,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import Moment, RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import (
+    DiskAside,
+    Moment,
+    RemovedDisk,
+)
 from ansible_collections.corral.virt.plugins.module_utils._system import boot, identity
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
@@ -144,9 +148,9 @@ def test_a_run_killed_anywhere_leaves_the_disk_in_place_or_a_note_that_the_next_
             assert moved, "neither here nor there"
         for one in entries:
             assert one.note and not one.alive
-            assert not one.moved or Path(one.path).read_bytes() == CONTENT
+            assert not one.moved or Path(one.place).read_bytes() == CONTENT
             with contextlib.ExitStack() as stack:
-                found = files_removed_disks.resume(stack, directory, one.key)
+                found = files_removed_disks.resume(stack, *files_removal_notes.located(one.place))
                 assert found
                 if needed or found.returned or not one.moved:
                     assert found.give_back()
@@ -172,7 +176,7 @@ def test_a_disk_whose_name_was_taken_meanwhile_is_kept_and_so_is_the_other(path:
         assert not quarantine.give_back()
     assert path.read_bytes() == b"of somebody else"
     [entry] = files_removal_notes.entries(str(path.parent))
-    assert Path(entry.path).read_bytes() == CONTENT and entry.note and entry.note.path == str(path)
+    assert Path(entry.place).read_bytes() == CONTENT and entry.note and entry.note.path == str(path)
 
 
 def test_a_run_that_is_alive_is_left_alone(path: Path) -> None:
@@ -182,10 +186,10 @@ def test_a_run_that_is_alive_is_left_alone(path: Path) -> None:
         [entry] = files_removal_notes.entries(directory)
         assert entry.alive
         with contextlib.ExitStack() as other:
-            assert files_removed_disks.resume(other, directory, entry.key) is None
+            assert files_removed_disks.resume(other, *files_removal_notes.located(entry.place)) is None
         quarantine.delete()
     with contextlib.ExitStack() as other:
-        assert files_removed_disks.resume(other, directory, entry.key) is None
+        assert files_removed_disks.resume(other, *files_removal_notes.located(entry.place)) is None
 
 
 def test_a_file_that_gets_the_name_at_the_last_moment_is_seen(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,10 +237,10 @@ def test_a_damaged_note_names_no_other_directory(path: Path) -> None:
     with contextlib.ExitStack() as stack:
         begun(stack, path)
     [entry] = files_removal_notes.entries(str(path.parent))
-    note = Path(entry.path).with_suffix(".json")
+    note = Path(entry.place).with_suffix(".json")
     note.write_text(note.read_text().replace(str(path), "/etc/web1-system.qcow2"))
     with contextlib.ExitStack() as stack:
-        found = files_removed_disks.resume(stack, str(path.parent), entry.key)
+        found = files_removed_disks.resume(stack, *files_removal_notes.located(entry.place))
         assert found and found.give_back()
     assert path.read_bytes() == CONTENT
     note.parent.mkdir(parents=True)
@@ -306,9 +310,7 @@ def test_a_clock_that_jumps_deletes_no_disk_that_is_kept(
     now = Moment(utc, boot, uptime_h * HOUR_S)
     assert note.left_s(now) == round(left_h * HOUR_S)
     assert (
-        note.is_due(now)
-        == bool(plan_removed_disks.unfinished([plan_removed_disks.DiskAside("x.disk", note)], "x", now))
-        == (left_h == 0)
+        note.is_due(now) == bool(plan_removed_disks.unfinished([DiskAside("x.disk", note)], "x", now)) == (left_h == 0)
     )
 
 
@@ -322,7 +324,7 @@ def test_a_clock_that_jumps_deletes_no_disk_that_is_kept(
 )
 def test_it_is_told_for_how_long_a_disk_is_kept(utc: str, boot: str, told: str) -> None:
     now = Moment(utc, boot, {"A": 1001, "B": 1}[boot] * HOUR_S)
-    assert told in plan_removed_disks.kept(plan_removed_disks.DiskAside("x.disk", KEPT), "x", now)
+    assert told in plan_removed_disks.kept(DiskAside("x.disk", KEPT), "x", now)
 
 
 @pytest.mark.parametrize(
