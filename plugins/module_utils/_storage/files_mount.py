@@ -114,20 +114,10 @@ def write_unit(file: str, content: str) -> None:
     run("systemctl", "daemon-reload")
 
 
-def enable(name: str) -> None:
-    """Mount it from the next start of the host on."""
-    files_systemd.enable([name])
-
-
 def mount(name: str) -> None:
     """Mount it now."""
     run("systemctl", "daemon-reload")  # a run that was killed may have written the unit
     files_systemd.start(name)
-
-
-def unmount(name: str) -> None:
-    """Unmount it."""
-    files_systemd.stop(name)
 
 
 def remove_unit(name: str, file: str, path: str) -> None:

@@ -10,6 +10,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._host import files_systemd
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_luks,
     files_mount,
@@ -112,11 +113,11 @@ _DOERS: dict[type[plan_mount.MountStep], t.Callable[[t.Any], object]] = {
     plan_mount.MakeFilesystem: Looked(_still_empty, _make),
     plan_mount.MakeMountPoint: lambda step: files_mount.make_mount_point(step.path),
     plan_mount.WriteUnit: lambda step: files_mount.write_unit(step.file, step.text),
-    plan_mount.EnableUnit: lambda step: files_mount.enable(step.unit),
+    plan_mount.EnableUnit: lambda step: files_systemd.enable([step.unit]),
     plan_mount.Mount: _mount,
     plan_mount.Unmount: Looked(
         lambda step: plan_mount.check_unused(step.path, libvirt_mount.users(step.path)),
-        lambda step: files_mount.unmount(step.unit),
+        lambda step: files_systemd.stop(step.unit),
     ),
     plan_mount.CloseDevice: lambda step: files_luks.close(os.path.basename(step.mapped)),
     plan_mount.RemoveUnit: Looked(
