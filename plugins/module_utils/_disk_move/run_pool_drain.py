@@ -27,7 +27,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
     made = plan_pool_drain.plan(spec, _Host(connection))
 
     def move(one: PoolMove) -> dict[str, t.Any]:
-        progress = _DiskProgress(run_disk_move.progress_file(f".{spec.pool}"), f"disk {one.disk} of {one.guest}")
+        progress = Progress(run_disk_move.progress_file(f".{spec.pool}"), f"disk {one.disk} of {one.guest}")
         return run_disk_move.converge(connection, {**params, "guest": one.guest, **_place(one)}, gate, progress)
 
     disks = run_guests.outcomes(made.moves, move, lambda one: {"name": one.guest, **_place(one)}, at_once=1)
@@ -59,18 +59,6 @@ def _of_guest(name: str, disks: t.Sequence[dict[str, t.Any]]) -> dict[str, t.Any
         "notes": [note for disk in its for note in disk.get("notes", ())],
         **({"failed": True, "msg": "; ".join(failed)} if failed else {}),
     }
-
-
-class _DiskProgress(Progress):
-    """The progress of one disk, whose name people see with it."""
-
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(path)
-        self._what = what
-
-    def __call__(self, phase: str, done: int, total: int, detail: str = "") -> None:
-        """Write the progress."""
-        super().__call__(phase, done, total, detail or self._what)
 
 
 class _Host(run_disk_move.DiskMoveHost):

@@ -20,8 +20,8 @@ Tell = t.Callable[[str, int, int], None]  # what is done now, how much of it is 
 class Progress:
     """A `Tell` that writes to a file, at most twice a second; the file is removed at the end."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, detail: str = "") -> None:
+        self._path, self._detail = path, detail
         self._phase, self._since, self._from, self._written = "", 0.0, 0, 0.0
 
     def __call__(self, phase: str, done: int, total: int, detail: str = "") -> None:
@@ -36,7 +36,8 @@ class Progress:
         # Nobody's run fails because it could not be watched.
         with contextlib.suppress(OSError):
             with open(f"{self._path}.new", "w") as out:
-                json.dump({"phase": phase, "done": done, "total": total, "rate": round(rate), "detail": detail}, out)
+                told = {"phase": phase, "done": done, "total": total, "rate": round(rate)}
+                json.dump({**told, "detail": detail or self._detail}, out)
             os.rename(f"{self._path}.new", self._path)
 
     def __enter__(self) -> Progress:
