@@ -81,17 +81,6 @@ class DiskSight:
     same: bool = True  # it is the file that the removal began with
 
 
-class Aside(t.Protocol):
-    """A disk that was moved aside."""
-
-    @property
-    def path(self) -> str:
-        """The current path of the disk."""
-
-    def give_back(self) -> bool:
-        """Move the disk back where it was; False if another file has its name."""
-
-
 def command(uri: str | None, path: str) -> str:
     """The command that deletes a disk by hand; without a URI, for a file that is in no pool."""
     return shlex.join(["virsh", "--connect", uri, "vol-delete", path] if uri else ["rm", path])
@@ -125,22 +114,22 @@ def check_sight(
     uri: str,
     pooled: bool = True,
     left: t.Sequence[str] = (),
-    aside: Aside | None = None,
+    place: str = "",
+    give_back: t.Callable[[], bool] | None = None,
     verb: str = "delete",
 ) -> None:
-    """Raise Refused if somebody uses the disk, or it is another file, after giving it back from `aside`.
+    """Raise Refused if somebody uses the disk, or it is another file, after giving it back from `place`.
 
-    `left` are disks of the guest that would be deleted after it.
+    `left` are disks of the guest that would be deleted after it. `give_back` is False if another file has its name.
     """
     reason = _obstacle(path, sight)
     if not reason:
         return
-    if aside is None or aside.give_back():
+    if give_back is None or give_back():
         where = f"it is kept; to delete it when nobody needs it: {command(uri if pooled else None, path)}"
     else:
         where = (
-            f"it is kept as {aside.path}, because another file has its name by now; compare the two, and delete one of "
-            "them"
+            f"it is kept as {place}, because another file has its name by now; compare the two, and delete one of them"
         )
     others = "".join(f"; {one} is kept, too: {command(uri, one)}" for one in left)
     raise Refused(f"cannot {verb} disk {path}{guest and ' of '}{guest}: {reason}; {where}{others}")

@@ -149,8 +149,9 @@ class Disposal:
             uri=uri,
             pooled=self.pooled or not self._is_beside_pools(),
             left=self.left,
-            aside=quarantine,
             verb=self.verb,
+            place=quarantine.path if quarantine else "",
+            give_back=quarantine.give_back if quarantine else None,
         )
 
 
