@@ -95,13 +95,9 @@ def _refresh(pool: t.Any) -> None:
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
     """The XML of a volume in a pool; None if there is none."""
     found = active(connection, pool)
-    try:
+    with contextlib.suppress(NotFound), explained("find volume", f"{name} in pool {pool}"):
         return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
-    except libvirt.libvirtError as error:
-        if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
-            return None
-        with explained("find volume", f"{name} in pool {pool}"):
-            raise
+    return None
 
 
 def volume_at(connection: Connection, path: str) -> str | None:
