@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import typing as t
@@ -176,10 +177,7 @@ def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
 
     On another machine's libvirt only what definitions name. Devices are none: no file goes with them.
     """
-
-    def located(pool: str, volume: str) -> str | None:
-        return libvirt_storage.path_in(connection, pool, volume)
-
+    located = functools.partial(libvirt_storage.path_in, connection)
     documents, made = [found.xml, *([found.live_xml] if found.live_xml else [])], list[str]()
     with contextlib.suppress(NotFound):
         domain = libvirt_query.by_uuid(connection, found.uuid)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import typing as t
 
@@ -19,10 +20,7 @@ _TPM = "/var/lib/libvirt/swtpm"
 
 def tree(connection: t.Any, uuid: str, *, secrets: bool = False) -> Tree:
     """The snapshots of the guest with this UUID, on request with `secrets` in their documents; raises NotFound."""
-
-    def located(pool: str, volume: str) -> str | None:
-        return libvirt_storage.path_in(connection, pool, volume)
-
+    located = functools.partial(libvirt_storage.path_in, connection)
     domain = libvirt_query.by_uuid(connection, uuid)
     found, current = libvirt_query.snapshots(domain, secrets=secrets), libvirt_query.current_snapshot(domain)
     return Tree(snapshot(xml, located, current=name == current) for name, xml in found)
