@@ -553,9 +553,7 @@ def test_a_run_waits_for_another_one_that_is_at_work_on_the_disk(place: Place) -
         asking.start()
         asking.join(0.5)
         assert asking.is_alive() and not answers
-        files_qemu_img.create(
-            str(place.pool / "disk.qcow2"), base=str(place.pool / OLD), base_format="qcow2", size_bytes=4 * MIB
-        )
+        files_qemu_img.create_overlay(str(place.pool / "disk.qcow2"), str(place.pool / OLD), "qcow2", 4 * MIB)
     asking.join()
     assert answers[0]["changed"] is False
     assert not (place.pool / ".corral").exists(), "the place of work is gone"

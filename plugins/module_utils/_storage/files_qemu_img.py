@@ -58,12 +58,6 @@ def flat_bytes(path: str, form: str = "qcow2") -> int:
     return int(_answer("measure image", path, ["measure", "-U", "-f", form, "-O", "qcow2"], _WORK)["required"])
 
 
-def create(path: str, *, base: str, base_format: str, size_bytes: int) -> None:
-    """Create the qcow2 `path` with `base` as its backing file."""
-    with _complete_or_absent(path):
-        _run("create disk", path, ["create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, path, str(size_bytes)])
-
-
 def convert(path: str, to: str, *, from_format: str, to_format: str, progress: Progress | None = None) -> None:
     """Write the content of `path` to the new file `to`, sparse; nothing is left there if that fails."""
     with _complete_or_absent(to):
@@ -115,10 +109,11 @@ def repoint(path: str, base: str, base_format: str) -> None:
     _run("rebase disk", path, ["rebase", "-u", "-f", "qcow2", "-b", base, "-F", base_format, path])
 
 
-def create_overlay(path: str, base: str, base_format: str) -> None:
-    """Create the qcow2 `path`, as large as its backing file `base`."""
+def create_overlay(path: str, base: str, base_format: str, size_bytes: int | None = None) -> None:
+    """Create the qcow2 `path` with `base` as its backing file, and as large as that unless a size is given."""
+    size = [] if size_bytes is None else [str(size_bytes)]
     with _complete_or_absent(path):
-        _run("create disk", path, ["create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, path])
+        _run("create disk", path, ["create", "-q", "-f", "qcow2", "-b", base, "-F", base_format, path, *size])
 
 
 def resize(path: str, form: str, size_bytes: int, *, shrink: bool = False) -> None:

@@ -246,7 +246,7 @@ class _Work:
 def _overlay(_work: _Work, step: plan_clone_steps.Overlay) -> None:
     base = step.base
     with files_disk.new(step.path) as unfinished:
-        files_qemu_img.create(unfinished, base=base.path, base_format=base.format, size_bytes=step.size_bytes)
+        files_qemu_img.create_overlay(unfinished, base.path, base.format, step.size_bytes)
 
 
 def _copy(work: _Work, step: plan_clone_steps.Copy) -> None:
