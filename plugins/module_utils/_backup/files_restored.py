@@ -17,7 +17,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_disk, files_qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity
-from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
+from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _MARK = "user.corral.restore"
 _NEW = ".restoring"
@@ -107,8 +107,7 @@ def _unpack(archive: str, to: str) -> None:
 @contextlib.contextmanager
 def _failing(what: str, path: str) -> t.Iterator[None]:
     try:
-        yield
-    except (OSError, tarfile.TarError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        mend = remedy(error, path) if isinstance(error, OSError) else "use another backup"
-        raise Failed(f"cannot {what}: {why}; {mend}") from error
+        with explained(what, path):
+            yield
+    except tarfile.TarError as error:
+        raise Failed(f"cannot {what}: {error}; use another backup") from error

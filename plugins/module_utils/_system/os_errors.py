@@ -76,10 +76,7 @@ def remedy_of(number: int | None, path: str, *, root: bool, missing: bool = Fals
 
 @contextlib.contextmanager
 def explained(what: str, path: str = "", *, denied: str = BECOME) -> t.Iterator[None]:
-    """Raises OSError as Failed: what was tried, why it failed, and the remedy.
-
-    `path`: if `what` names it; the file that the error names is not told then.
-    """
+    """Raises OSError as Failed: what was tried, why it failed, and the remedy; a `path` is named by `what` already."""
     try:
         yield
     except OSError as error:
