@@ -151,3 +151,8 @@ def test_a_metalink_tells_the_digest_of_the_whole_file(text: str) -> None:
 def test_the_refusal_names_what_the_list_is(text: str, reason: str) -> None:
     with pytest.raises(Failed, match=re.escape(reason)):
         plan_image_checks.listed(text, Sums(None, SUMS), SOURCE)
+
+
+def test_the_refusal_names_the_algorithm_that_was_asked_for() -> None:
+    with pytest.raises(Failed, match=r"contains no sha512 of img\.qcow2"):
+        plan_image_checks.listed(f"{A}  img.qcow2", Sums("sha512", SUMS), SOURCE)

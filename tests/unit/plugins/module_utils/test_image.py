@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import typing as t
-
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._image import plan_image
 from ansible_collections.corral.virt.plugins.module_utils._image.model_checksum_list import checksum_in
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     Checksum,
     Image,
-    Present,
     Source,
     Sums,
     parse_checksum,
@@ -23,8 +20,6 @@ URL = "https://example.org/images/debian-12.qcow2"
 CHECKSUM = Checksum("sha256", HEX)
 SOURCE = Source("url", URL)
 CONTENT, OLD = f"debian-12.{HEX[:12]}.qcow2", f"debian-12.{'a' * 12}.qcow2"
-
-FETCH = "fetch image debian-12.qcow2, verified by sha256 0123456789ab"
 
 
 @pytest.mark.parametrize(
@@ -129,68 +124,15 @@ def image(checksum: Checksum | None = CHECKSUM, source: Source | None = SOURCE) 
     return Image("debian-12.qcow2", "/pool", "qcow2", source, checksum)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found", "expected"),
-    [
-        (image(), Present(None, frozenset()), [FETCH, "point debian-12.qcow2 to " + CONTENT]),
-        (image(), Present(CONTENT, frozenset([CONTENT])), []),
-        (image(), Present(None, frozenset([CONTENT])), ["point debian-12.qcow2 to " + CONTENT]),
-        (image(), Present("other", frozenset(["other"])), ["fetch image", "point debian-12.qcow2 to " + CONTENT]),
-        (image(), Present(CONTENT, frozenset()), ["fetch image", "point"]),  # the name points into the void
-        (image(None), Present(None, frozenset()), ["fetch image", "point debian-12.qcow2 to the fetched content"]),
-        (image(None), Present("any", frozenset(["any"])), []),
-    ],
-)
-def test_present(wanted: Image, found: Present, expected: list[str]) -> None:
-    steps = [str(step) for step in plan_image.present(wanted, found)]
-    assert len(steps) == len(expected) and all(step.startswith(start) for step, start in zip(steps, expected))
-
-
 def test_what_is_not_verified_says_so() -> None:
     assert str(plan_image.Fetch(image(None))).endswith(", NOT verified")
-    assert str(plan_image.Fetch(image())).endswith(f", verified by sha256 {HEX[:12]}")
+    assert str(plan_image.Fetch(image())) == f"fetch image debian-12.qcow2, verified by sha256 {HEX[:12]}"
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (Present(None, frozenset()), []),
-        (Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT])), ["remove debian-12.qcow2", f"remove {CONTENT}"]),
-        (Present(CONTENT, frozenset(["debian-12.qcow2"])), ["remove debian-12.qcow2"]),
-        (Present(None, frozenset([OLD, CONTENT, "other.0123456789ab.qcow2"])), [f"remove {CONTENT}", f"remove {OLD}"]),
-    ],
-)
-def test_absent(found: Present, expected: list[str]) -> None:
-    assert [str(step) for step in plan_image.absent(image(), found, users={})] == expected
-
-
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (
-            lambda: plan_image.present(image(), Present(None, frozenset(["debian-12.qcow2"]), foreign=True)),
-            "regular file .* move it away",
-        ),
-        (
-            lambda: plan_image.absent(image(), Present(None, frozenset(), foreign=True), users={}),
-            "as a disk, .* remove_storage: true",
-        ),
-        (
-            lambda: plan_image.absent(
-                image(), Present(CONTENT, frozenset([CONTENT])), users={CONTENT: "web1-system.qcow2"}
-            ),
-            f"web1-system.qcow2 uses {CONTENT}; remove or flatten that first",
-        ),
-    ],
-)
-def test_refused(ask: t.Callable[[], object], message: str) -> None:
-    with pytest.raises(Refused, match=message):
-        ask()
-
-
-def test_an_image_must_come_from_somewhere() -> None:
-    with pytest.raises(BadInput, match="set its source with url, src or origin"):
-        plan_image.present(image(None, None), Present(None, frozenset()))
+def test_a_step_names_the_file() -> None:
+    assert str(plan_image.Symlink(image(), CONTENT)) == f"point debian-12.qcow2 to {CONTENT}"
+    assert str(plan_image.Symlink(image(), None)) == "point debian-12.qcow2 to the fetched content"
+    assert str(plan_image.Remove(image(), OLD)) == f"remove {OLD}"
 
 
 @pytest.mark.parametrize(
@@ -198,26 +140,6 @@ def test_an_image_must_come_from_somewhere() -> None:
 )
 def test_content_names(name: str, expected: str) -> None:
     assert Image(name, "/pool", "qcow2").content_name("0123456789012345") == expected
-
-
-@pytest.mark.parametrize(
-    ("users", "steps", "removed", "kept"),
-    [
-        ({}, [], [OLD], []),
-        ({OLD: "web1"}, [], [], [f"kept {OLD}: web1 uses it"]),
-        ({}, [plan_image.Symlink(image(), OLD)], [CONTENT], []),
-        ({CONTENT: "web1"}, [], [OLD], []),
-    ],
-)
-def test_superseded(
-    users: dict[str, str], steps: list[plan_image.ImageStep], removed: list[str], kept: list[str]
-) -> None:
-    found = Present(
-        CONTENT,
-        frozenset(["debian-12.qcow2", CONTENT, OLD, "debian-12.iso", "debian-12.0123456789ab.iso", f".{OLD}.json"]),
-    )
-    more, notes = plan_image.superseded(image(), plan_image.old(image(), found, steps), users)
-    assert ([str(step) for step in more], notes) == ([f"remove {file}" for file in removed], kept)
 
 
 @pytest.mark.parametrize(
@@ -234,23 +156,3 @@ def test_superseded(
 )
 def test_whose_content_it_is(name: str, file: str, expected: bool) -> None:
     assert Image(name, "/pool", "qcow2").owns(file) == expected
-
-
-def test_a_content_that_was_changed_is_fetched_anew_only_where_nobody_uses_it() -> None:
-    content = image().content_name(CHECKSUM.hex)
-    assert [type(step).__name__ for step in plan_image.replaced(image(), {"other": "web1"})] == ["Fetch"]
-    with pytest.raises(Refused, match="web1 uses it"):
-        plan_image.replaced(image(), {content: "web1"})
-    with pytest.raises(Refused, match="set its source with url"):
-        plan_image.replaced(image(source=None), {})
-
-
-def test_a_file_that_only_its_name_makes_a_content_stays() -> None:
-    """Pruned and removed is what a manifest calls a content."""
-    found = Present(CONTENT, frozenset(["debian-12.qcow2", CONTENT, OLD]), strangers=frozenset([OLD]))
-    assert plan_image.old(image(), found, []) == []
-    assert [str(step) for step in plan_image.absent(image(), found, users={})] == [
-        "remove debian-12.qcow2",
-        f"remove {CONTENT}",
-    ]
-    assert plan_image.strangers(found) == [f"kept {OLD}: no manifest says that this collection imported it"]

@@ -14,7 +14,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     Refused,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._image import plan_image, plan_image_checks
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import (
     Checksum,
@@ -123,15 +122,6 @@ def test_only_the_controller_reads_the_catalogue() -> None:
         refuse_bypass({"catalogue": "images.yml"})
 
 
-def test_problems_are_told_together() -> None:
-    problems = Problems(["first"])
-    assert problems.tried(lambda: 5) == 5
-    assert problems.tried(lambda: spec(params(name="x"))) is None
-    with pytest.raises(BadInput, match=r"first; format of x"):
-        problems.refuse()
-    Problems().refuse()
-
-
 SOURCE = Source("origin", "qemu+tls://hyper1/system")
 CHECKSUM = Checksum("sha256", HEX)
 IMAGE = Image("debian-12.qcow2", "/images", "qcow2", SOURCE, CHECKSUM)
@@ -164,39 +154,7 @@ def manifest(**more: t.Any) -> Manifest:
     return Manifest(**{**known, **more})
 
 
-def test_another_hypervisor_is_asked_before_something_is_fetched_from_it() -> None:
-    assert plan_image.needs_origin(IMAGE, [plan_image.Fetch(IMAGE)])
-    assert not plan_image.needs_origin(IMAGE, [])
-    assert not plan_image.needs_origin(IMAGE, [plan_image.Symlink(IMAGE, CONTENT)])
-    assert not plan_image.needs_origin(image(source=Source("url", "x")), [plan_image.Fetch(IMAGE)])
-    assert not plan_image.needs_origin(image(source=None), [plan_image.Fetch(IMAGE)])
-
-
-def test_strangers() -> None:
-    there = Present(None, frozenset({CONTENT}), strangers=frozenset({CONTENT}))
-    assert plan_image.stranger(IMAGE, there) == CONTENT
-    assert plan_image.stranger(IMAGE, Present(None, frozenset({CONTENT}))) is None
-    assert plan_image.stranger(image(checksum=None), there) is None
-    plan_image.refuse_stranger(IMAGE, CONTENT, same=True)
-    with pytest.raises(Refused, match="has other content"):
-        plan_image.refuse_stranger(IMAGE, CONTENT, same=False)
-
-
 KEPT = Present(None, frozenset({CONTENT}))
-
-
-@pytest.mark.parametrize(
-    ("wanted", "found", "expected"),
-    [
-        (image(current=False), KEPT, False),
-        (image(), KEPT, True),
-        (image(current=False, checksum=None), KEPT, True),
-        (image(current=False), Present(None, frozenset()), True),
-        (image(current=False), Present(None, frozenset({CONTENT}), strangers=frozenset({CONTENT})), True),
-    ],
-)
-def test_what_is_compared_again(wanted: Image, found: Present, expected: bool) -> None:
-    assert plan_image.was_compared(wanted, found) is expected
 
 
 @pytest.mark.parametrize(
@@ -292,15 +250,6 @@ def test_what_is_taken_of_another_hypervisor(
         found = f"{type(error).__name__} {words}"
         assert kind == type(error).__name__
     assert found == expected
-
-
-def test_a_list_must_have_the_file() -> None:
-    source = Source("url", "https://there/x.raw")
-    assert plan_image_checks.listed(f"{HEX}  x.raw", Sums(None, SUMS), source) == CHECKSUM
-    with pytest.raises(Failed, match=r"contains no sha512, sha384 or sha256 of x\.raw; check that it is"):
-        plan_image_checks.listed(f"{HEX}  y.raw", Sums(None, SUMS), source)
-    with pytest.raises(Failed, match=r"contains no sha512 of x\.raw"):
-        plan_image_checks.listed(f"{HEX}  x.raw", Sums("sha512", SUMS), source)
 
 
 OTHER = Checksum("sha256", "cd" * 32)

@@ -61,6 +61,16 @@ KEPT_OF_PEER = image(current=False, source=PEER)
     [
         (image(), [(LOOK, EMPTY), (READ, None)], [Fetch(image()), Symlink(image(), CONTENT)]),
         (image(), [(LOOK, THERE), (READ, MANIFEST)], []),
+        (
+            image(),  # the name points into the void
+            [(LOOK, present(target=CONTENT)), (READ, None), (NAMED, None)],
+            [Fetch(image()), Symlink(image(), CONTENT)],
+        ),
+        (
+            image(),
+            [(LOOK, present("other", target="other")), (READ, None), (NAMED, None)],
+            [Fetch(image()), Symlink(image(), CONTENT)],
+        ),
         (image(), [(LOOK, present(CONTENT)), (READ, MANIFEST)], [Symlink(image(), CONTENT)]),
         (image(), [(LOOK, ASIDE), (READ, MANIFEST), (NAMED, None)], [Symlink(image(), CONTENT)]),
         (image(checksum=None), [(LOOK, THERE)], []),
@@ -78,6 +88,7 @@ KEPT_OF_PEER = image(current=False, source=PEER)
             [Fetch(image(source=PEER)), Symlink(image(source=PEER), CONTENT)],
         ),
         (image(source=PEER), [(LOOK, THERE), (READ, MANIFEST)], []),
+        (image(source=PEER), [(LOOK, present(CONTENT)), (READ, MANIFEST)], [Symlink(image(source=PEER), CONTENT)]),
         (KEPT, [(LOOK, EMPTY), (READ, None)], [Fetch(KEPT)]),
         (KEPT, [(LOOK, THERE), (READ, MANIFEST), (RECORD, True)], []),
     ],
@@ -215,6 +226,16 @@ def gone(*files: str) -> tuple[Remove, ...]:
             [(LOOK, present(NAME, CONTENT, strangers=[CONTENT]))],
             Removing(gone(NAME), (f"kept {CONTENT}: no manifest says that this collection imported it",)),
         ),
+        (
+            {"absent": True},
+            [
+                (LOOK, present(OLD, CONTENT, "other.0123456789ab.qcow2")),
+                (ASK.claimed((OLD, CONTENT)), ()),
+                (INSIDE, {}),
+            ],
+            Removing(gone(OLD, CONTENT)),
+        ),
+        ({"absent": True}, [(LOOK, Present(None, frozenset(), foreign=True))], "as a disk, .* remove_storage: true"),
         (
             {"absent": True},
             [(LOOK, THERE), (ASK.claimed((CONTENT,)), (CONTENT,)), (INSIDE, {})],

@@ -111,5 +111,7 @@ def test_nothing_wrong_refuses_nothing() -> None:
     assert problems.tried(lambda: 1) == 1
     problems.refuse()
     Problems([]).refuse()
-    with pytest.raises(BadInput, match="a"):
-        Problems(["a"]).refuse()
+    problems = Problems(["first"])
+    assert problems.tried(lambda: plan_tls.certificate_names({**HOST, "names": None})) is None
+    with pytest.raises(BadInput, match=r"^first; names of hyper1: "):
+        problems.refuse()
