@@ -18,20 +18,6 @@ HOST: dict[str, t.Any] = {
     "renew_before": 30,
     "identities": ["server"],
 }
-DISK: dict[str, t.Any] = {
-    "name": "web1.qcow2",
-    "state": "present",
-    "pool": "default",
-    "image": None,
-    "image_pool": None,
-    "clone": None,
-    "size": "1GiB",
-    "format": None,
-    "allow_shrink": False,
-    "remove_storage": False,
-    "job_timeout": 1,
-    "reserve": "0",
-}
 
 
 @pytest.mark.parametrize(
@@ -61,20 +47,6 @@ def test_a_hosts_certificates(said: dict[str, t.Any], problems: list[str]) -> No
 def test_a_certificate_without_names_is_refused() -> None:
     with pytest.raises(BadInput, match=r"^names of hyper1: a certificate needs at least one name or address"):
         plan_tls.certificate_names({**HOST, "names": None})
-
-
-@pytest.mark.parametrize(
-    ("size", "in_bytes"), [(None, None), ("1", 1024**3), ("1000B", 1024), ("1024B", 1024), ("1025B", 1536)]
-)
-def test_sizes_are_whole_sectors(size: str | None, in_bytes: int | None) -> None:
-    assert plan_clone_spec.size_bytes({**DISK, "size": size, "clone": None}) == in_bytes
-
-
-def test_a_disk_is_told_all_that_is_wrong() -> None:
-    with pytest.raises(BadInput, match="size") as caught:
-        plan_clone_spec.size_bytes({**DISK, "name": "../x", "size": "huge", "reserve": "-", "job_timeout": 0})
-    beginnings = [problem.partition(" ")[0].rstrip(":") for problem in caught.value.problems]
-    assert {"name", "reserve", "size", "job_timeout"} <= set(beginnings), caught.value.problems
 
 
 @pytest.mark.parametrize(
