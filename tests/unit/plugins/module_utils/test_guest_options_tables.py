@@ -146,12 +146,6 @@ CASES: dict[str, tuple[Told, list[str]]] = {
         state(state="absent", wait_for_ip="agent"),
         ["wait_for_ip of web1: it requires state: running or state: rebooted, not absent"],
     ),
-    "live, and restarted": (
-        state(apply="live", allow_restart=True),
-        [
-            "apply of web1: live changes only the running guest, which a restart would undo; choose one of apply and allow"
-        ],
-    ),
     "live, and not restarted": (state(apply="live", allow_restart=False), []),
     "a disk": (disk(size="1GiB", pool="fast", image="a.qcow2", clone="copy"), []),
     "a disk with a size that is none": (
