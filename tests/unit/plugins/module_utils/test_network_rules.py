@@ -589,13 +589,6 @@ def test_who_is_on_a_bridge() -> None:
     assert libvirt_query.ports(["no-such-bridge"]) == {}
 
 
-MOVED = (
-    "cannot move pool lab from /a to /b: the disks of guests would stay behind, and libvirt knows them by /a; if one of "
-    "the two is a link to the other, set path: /a; if not, choose another name, or remove the pool first (state: absent "
-    "keeps the files)"
-)
-
-
 @pytest.mark.parametrize(
     ("live", "changed", "after", "running", "at_once"),
     [
@@ -616,29 +609,6 @@ def test_a_device_joins_a_pool_that_runs(
     case = Case(Spec("lab", "active"), ACTIVE, host, Edited("", changes, {}, {}), None, live)
     when = plan_network.LIVE["interfaces[]"].when
     assert when(case, changes) is at_once
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "found", "state", "problem"),
-    [
-        ({}, {"type": "dir"}, None, "active", "path of pool lab: it is required for a new pool"),
-        ({}, {"type": "dir", "path": "/p"}, None, "active", ""),
-        ({}, {"type": "dir"}, None, "absent", ""),
-        ({"type": "netfs"}, {"type": "netfs"}, THERE, "active", ""),
-        ({"type": "netfs"}, {"type": "netfs"}, THERE, "absent", ""),
-        (
-            {"type": "dir", "path": "/a"},
-            {"type": "dir", "path": "/b"},
-            THERE,
-            "active",
-            MOVED,
-        ),
-    ],
-)
-def test_rules_of_pools(before: Values, after: Values, found: Found | None, state: str, problem: str) -> None:
-    changed = ("path",) if before.get("path") != after.get("path") else ()
-    output = told(after, *changed, rules=plan_pool.RULES, found=found, before=before, state=state)
-    assert output == ([problem] if problem else [])
 
 
 AT_B = {"type": "dir", "path": "/b"}
