@@ -101,48 +101,56 @@ ANEW = dataclasses.replace(NOCLOUD, on_change="next_boot")
 OWN_KEYS = dataclasses.replace(NOCLOUD, host_keys={"ed25519": "mine", "rsa": "other"})
 WRITTEN = SeedDisk("default", "web1-seed.iso", "", ours=False)
 AGAIN = SeedDisk("default", "web1-seed.iso", ISO, ours=True)
-QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, object]] = [
-    (None, Known(), NEW, None),
-    (NOCLOUD, Known(), NEW, WRITTEN),
-    (NOCLOUD, Known(), OLD, WRITTEN),
+FAST = dataclasses.replace(OVERLAY, volume=dataclasses.replace(OVERLAY.volume, pool="fast"))
+RESIZED = plan_guest_steps.WriteSeed("web1", Volume("slow", "a", "/slow/a", 1), {})
+QUESTIONS: list[tuple[Seed | None, Known, DiskPlan, str, object]] = [
+    (None, Known(), NEW, "unspoken", None),
+    (NOCLOUD, Known(), NEW, "write", WRITTEN),
+    (NOCLOUD, Known(), OLD, "write", WRITTEN),
+    # where the first new disk is made
     (
         NOCLOUD,
         Known(),
         DiskPlan((Disk("a"), Disk("b", pool="fast"), Disk("c", pool="slow"))),
+        "write",
         SeedDisk("fast", "web1-seed.iso", "", ours=False),
     ),
-    (OWN_KEYS, Known(), NEW, SeedDisk("default", "web1-seed.iso", "", ours=False, private="mine")),
-    (NOCLOUD, known(NOCLOUD.digest), OLD, None),
-    (NOCLOUD, known("other"), OLD, None),
-    (ANEW, known("other"), OLD, AGAIN),
-    (NOCLOUD, known(NOCLOUD.digest, owned=own(ISO), making=(ISO,)), OLD, AGAIN),
-    (NOCLOUD, known(NOCLOUD.digest, making=(ISO,)), OLD, dataclasses.replace(AGAIN, ours=False)),
-    (NOCLOUD, known(NOCLOUD.digest, making=(SYSTEM,)), OLD, None),
-    (OFFLINE, Known(), NEW, Customizing()),
-    (dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"}), Known(), NEW, Customizing("mine")),
-    (OFFLINE, Known(), DiskPlan(steps=(EMPTY,)), None),
-    (OFFLINE, Known(owned=own(SYSTEM), making=(SYSTEM,)), NEW, Customizing()),
-    (OFFLINE, Known(owned=own(SYSTEM)), NEW, None),
+    (
+        NOCLOUD,
+        Known(),
+        DiskPlan((Disk("system"),), (RESIZED, FAST)),
+        "write",
+        SeedDisk("fast", "web1-seed.iso", "", ours=False),
+    ),
+    (OWN_KEYS, Known(), NEW, "write", SeedDisk("default", "web1-seed.iso", "", ours=False, private="mine")),
+    (NOCLOUD, known(NOCLOUD.digest), OLD, "done", None),
+    (NOCLOUD, known("other"), OLD, "ignored", None),
+    (ANEW, known("other"), OLD, "rewrite", AGAIN),
+    # whatever the file is called
+    (
+        ANEW,
+        Known({"seed": DiskDevice("/images/before.iso", "vdz")}, seed="other"),
+        OLD,
+        "rewrite",
+        SeedDisk("default", "before.iso", "/images/before.iso", ours=True),
+    ),
+    (NOCLOUD, known(NOCLOUD.digest, owned=own(ISO), making=(ISO,)), OLD, "write", AGAIN),
+    (NOCLOUD, known(NOCLOUD.digest, making=(ISO,)), OLD, "write", dataclasses.replace(AGAIN, ours=False)),
+    (NOCLOUD, known(NOCLOUD.digest, making=(SYSTEM,)), OLD, "done", None),
+    (OFFLINE, Known(), NEW, "customize", Customizing()),
+    (dataclasses.replace(OFFLINE, host_keys={"rsa": "mine"}), Known(), NEW, "customize", Customizing("mine")),
+    (OFFLINE, Known(), DiskPlan(steps=(EMPTY,)), "too late", None),
+    (OFFLINE, Known(owned=own(SYSTEM), making=(SYSTEM,)), NEW, "customize", Customizing()),
+    (OFFLINE, Known(owned=own(SYSTEM)), NEW, "too late", None),
 ]
 
 
-@pytest.mark.parametrize(("what", "of", "disks", "question"), QUESTIONS)
-def test_no_more_is_asked_than_is_needed(what: Seed | None, of: Known, disks: DiskPlan, question: object) -> None:
-    assert plan_seeding.seed_case(wanted(what), of, disks).question == question
-
-
-@pytest.mark.parametrize(
-    ("what", "of", "disks", "case"),
-    [
-        (None, Known(), NEW, "unspoken"),
-        (NOCLOUD, Known(), NEW, "write"),
-        (ANEW, known("other"), OLD, "rewrite"),
-        (OFFLINE, Known(), NEW, "customize"),
-        (NOCLOUD, known("other"), OLD, "ignored"),
-    ],
-)
-def test_a_case_has_its_name(what: Seed | None, of: Known, disks: DiskPlan, case: str) -> None:
-    assert plan_seeding.seed_case(wanted(what), of, disks).name == case
+@pytest.mark.parametrize(("what", "of", "disks", "name", "question"), QUESTIONS)
+def test_no_more_is_asked_than_is_needed(
+    what: Seed | None, of: Known, disks: DiskPlan, name: str, question: object
+) -> None:
+    case = plan_seeding.seed_case(wanted(what), of, disks)
+    assert (case.name, case.question) == (name, question)
 
 
 def test_what_may_be_done_about_another_seed() -> None:
@@ -278,22 +286,6 @@ def test_a_seed_names_its_guest_where_nothing_else_does() -> None:
     assert isinstance(step, plan_guest_steps.WriteSeed) and '"local-hostname": "web1"' in step.files["meta-data"]
     *_others, made, applied = planned(OFFLINE, Known(), NEW, SITE).disks.steps
     assert (getattr(made, "guest", ""), getattr(applied, "guest", "")) == ("web1", "web1")
-
-
-def test_a_seed_stays_where_it_is_whatever_the_file_is_called() -> None:
-    of = Known({"seed": DiskDevice("/images/before.iso", "vdz")}, seed="other")
-    assert plan_seeding.seed_case(wanted(ANEW), of, OLD).question == SeedDisk(
-        "default", "before.iso", "/images/before.iso", ours=True
-    )
-
-
-def test_a_seed_goes_where_the_first_new_disk_is_made() -> None:
-    fast = dataclasses.replace(OVERLAY, volume=dataclasses.replace(OVERLAY.volume, pool="fast"))
-    resized = plan_guest_steps.WriteSeed("web1", Volume("slow", "a", "/slow/a", 1), {})
-    disks = DiskPlan((Disk("system"),), (resized, fast))
-    assert plan_seeding.seed_case(wanted(NOCLOUD), Known(), disks).question == SeedDisk(
-        "fast", "web1-seed.iso", "", ours=False
-    )
 
 
 def test_a_name_that_cannot_be_a_file_gets_no_seed_but_may_have_one() -> None:
