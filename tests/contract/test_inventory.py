@@ -549,9 +549,6 @@ def cached(inventory: Inventory, **more: t.Any) -> dict[str, t.Any]:
             "filter is not an option of this plugin; did you mean filters?; colour is not an option of this plugin",
         ),
         ({"hostvars_prefix": "my-"}, "hostvars_prefix must begin"),
-        ({"show_stale": True}, "show_stale requires cache: true"),
-        ({"show_stale": True, "cache": True, "cache_plugin": "memory"}, "show_stale requires a cache_plugin"),
-        ({"connection": "agent", "ca_file": "/a"}, "connection: agent requires pki_dir"),
     ],
 )
 def test_wrong_options(two: Inventory, options: dict[str, t.Any], words: str) -> None:

@@ -133,10 +133,3 @@ def test_half_a_clone_is_completed_with_its_original() -> None:
         existing(COPY + COPYING, ORIGINAL, clone_of="web1", cloud_init=SAME)
     with pytest.raises(Refused, match="set clone_of again to finish it"):
         existing(COPY + COPYING, ORIGINAL)
-
-
-def test_a_clone_shares_no_file_with_its_original() -> None:
-    spec = options({"name": "web3", "clone_of": "web1"})
-    with pytest.raises(Refused, match="cannot create web3 as a copy of web1: devices of both would use /log"):
-        plan_guest.check_files(spec, ORIGINAL, ORIGINAL.xml)
-    plan_guest.check_files(spec, ORIGINAL, ORIGINAL.xml.replace("/log", "/log3"))
