@@ -119,16 +119,22 @@ POOL = """<node><memory>33554432</memory>
 <network><name>lab</name><bridge name='virbr7'/><ip address='192.168.150.1' netmask='255.255.255.0'/></network></node>"""
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module not in NEEDS_A_HOST])
-def test_examples_of_modules_run(play: Play, module: str) -> None:
+@pytest.mark.parametrize(
+    ("hosts", "on_the_controller"), [("hyper1", False), ("hyper", True)], ids=["host", "controller"]
+)
+def test_examples_of_modules_run(play: Play, hosts: str, on_the_controller: bool) -> None:
     before: list[dict[str, t.Any]] = [
         {"corral.virt.virt_domain_info": {}, "register": "virt_found"},
         {"corral.virt.virt_host_info": {}, "register": "virt_host"},
     ]
+    modules = [each for each in MODULES if (each in payload.ON_THE_CONTROLLER) == on_the_controller]
     shown = [
-        {**task, "register": task.get("register", "told")} for task in _tasks(module) if task["name"] not in NEEDS_QEMU
+        {"register": "told", **task, "name": f"{module}: {task['name']}"}
+        for module in modules
+        if module not in NEEDS_A_HOST
+        for task in _tasks(module)
+        if task["name"] not in NEEDS_QEMU
     ]
-    hosts = "hyper" if module in payload.ON_THE_CONTROLLER else "hyper1"
     defaults = {"group/corral.virt.virt": {"uri": "{{ libvirt }}"}}
     play.run(
         *before,
