@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ansible_collections.corral.virt.tests.tools import preloaded
 
-__all__ = ["ROLES", "home", "value", "values"]
+__all__ = ["ROLES", "each", "home", "value", "values"]
 
 ROLES = Path(__file__).parents[3] / "roles"
 
@@ -40,6 +40,19 @@ def value(
 ) -> t.Any:
     """An expression's value on one host, with variables of these files and those that are `known`."""
     return values(folder, expression, files, known, inventory, arguments)[host]
+
+
+def each(
+    folder: Path,
+    expression: str,
+    files: t.Sequence[Path],
+    cases: t.Iterable[t.Mapping[str, t.Any]],
+    arguments: t.Sequence[str] = (),
+) -> list[t.Any]:
+    """An expression's value with the variables of each case: one play, in which a case is a host."""
+    hosts = {f"case{number}": case for number, case in enumerate(cases)}
+    found = values(folder, expression, files, {}, json.dumps({"all": {"hosts": hosts}}), arguments)
+    return [found[host] for host in hosts]
 
 
 def values(

@@ -34,7 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     Unit,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, each
 
 SCRIPT = (ROLES / "hypervisor/files/qemu_hook.sh").read_text()
 WEB1, WEB2 = "5c1b0a52-90c4-4c8e-9a35-6a9f3d1d0001", "5c1b0a52-90c4-4c8e-9a35-6a9f3d1d0002"
@@ -357,32 +357,28 @@ def test_a_daemon_that_started_before_the_hook_does_not_run_it(
     assert files_start_block.hooked() is expected
 
 
-@pytest.mark.parametrize(
-    ("version", "runs"), [("9.0.0", True), ("6.5.0", True), ("6.4.0", False), ("10.0.0\n", True), ("", True)]
-)
-def test_a_libvirt_that_does_not_look_there_gets_no_hook(tmp_path: Path, version: str, runs: bool) -> None:
+VARS = [ROLES / "hypervisor/vars/main.yml"]
+
+
+def test_a_libvirt_that_does_not_look_there_gets_no_hook(tmp_path: Path) -> None:
     """Of a bare host nobody knows in check mode; its packages are newer."""
-    files = [ROLES / "hypervisor/vars/main.yml"]
-    known = {"__hypervisor_virsh": {"stdout": version}}
-    assert value(tmp_path, "__hypervisor_hook_runs", files, known) is runs
+    runs = {"9.0.0": True, "6.5.0": True, "6.4.0": False, "10.0.0\n": True, "": True}
+    known = [{"__hypervisor_virsh": {"stdout": version}} for version in runs]
+    assert each(tmp_path, "__hypervisor_hook_runs", VARS, known) == [*runs.values()]
 
 
-@pytest.mark.parametrize(
-    ("directory", "script", "promised"),
-    [
-        ({"changed": True}, {"changed": False, "skipped": True}, [HOOK]),
+def test_check_mode_tells_the_restart_for_a_hook(tmp_path: Path) -> None:
+    skipped = {"changed": False, "skipped": True}
+    cases: list[tuple[dict[str, bool], dict[str, bool], list[str]]] = [
+        ({"changed": True}, skipped, [HOOK]),
         ({"changed": False}, {"changed": True}, [HOOK]),
         ({"changed": False}, {"changed": False}, []),
-        ({"changed": False, "skipped": True}, {"changed": False, "skipped": True}, []),
-    ],
-)
-def test_check_mode_tells_the_restart_for_a_hook(
-    tmp_path: Path, directory: dict[str, bool], script: dict[str, bool], promised: list[str]
-) -> None:
-    files = [ROLES / "hypervisor/vars/main.yml"]
-    known = {"__hypervisor_hooks_made": directory, "__hypervisor_hook": script}
-    assert value(tmp_path, "__hypervisor_promised_hook", files, known, arguments=["--check"]) == promised
-    assert value(tmp_path, "__hypervisor_promised_hook", files, known) == []
+        (skipped, skipped, []),
+    ]
+    known = [{"__hypervisor_hooks_made": made, "__hypervisor_hook": script} for made, script, _promised in cases]
+    promised = [told for *_case, told in cases]
+    assert each(tmp_path, "__hypervisor_promised_hook", VARS, known, ["--check"]) == promised
+    assert each(tmp_path, "__hypervisor_promised_hook", VARS, known) == [[]] * len(cases)
 
 
 def test_a_daemon_is_restarted_for_a_hook_that_it_has_not_seen() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, value
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, each, value
 
 FILES = [ROLES / "maintenance/vars/main.yml"]
 BASE = {"name": "a.qcow2", "pool": "default", "checksum": "sha256:00", "content": "a-00"}
@@ -52,35 +52,39 @@ def test_a_host_moves_its_own_guests_and_brings_images_of_those_that_come(
     assert value(tmp_path, "__maintenance_options", FILES, {"maintenance_options": {}}) == {"assume_images": True}
 
 
-@pytest.mark.parametrize(
-    ("reboot", "wants", "reboots"),
-    [("always", None, True), ("never", None, False), ("auto", True, True), ("auto", False, False)],
-)
-def test_a_host_is_rebooted_when_it_is_wanted(tmp_path: Path, reboot: str, wants: bool | None, reboots: bool) -> None:
-    known = {"maintenance_reboot": reboot, **({} if wants is None else {"__maintenance_wants_reboot": wants})}
-    assert value(tmp_path, f"({task('packages', 'Reboot')['when']})", [], known) is reboots
+def test_a_host_is_rebooted_when_it_is_wanted(tmp_path: Path) -> None:
+    cases: list[tuple[str, dict[str, bool], bool]] = [
+        ("always", {}, True),
+        ("never", {}, False),
+        ("auto", {"__maintenance_wants_reboot": True}, True),
+        ("auto", {"__maintenance_wants_reboot": False}, False),
+    ]
+    known = [{"maintenance_reboot": reboot, **wants} for reboot, wants, _reboots in cases]
+    found = each(tmp_path, f"({task('packages', 'Reboot')['when']})", [], known)
+    assert found == [reboots for *_case, reboots in cases]
 
 
-@pytest.mark.parametrize(
-    ("stdout", "marked", "failed", "wants"),
-    [
+def test_whether_a_reboot_is_wanted(tmp_path: Path) -> None:
+    """dnf ends with 1 when it is, but also when it failed; the role tuning marks a host that has new kernel arguments."""
+    cases = [
         ("Reboot is required to fully utilize these updates.", False, False, True),
         ("Reboot should not be necessary.", False, False, False),
         ("Reboot should not be necessary.", True, False, True),
         ("", False, True, False),
-    ],
-)
-def test_whether_a_reboot_is_wanted(tmp_path: Path, stdout: str, marked: bool, failed: bool, wants: bool) -> None:
-    """dnf ends with 1 when it is, but also when it failed; the role tuning marks a host that has new kernel arguments."""
+    ]
     fails = task("reboot_redhat", "Check whether a reboot is needed (Enterprise Linux)")["failed_when"]
     results = [task(f"reboot_{name}", "Record the result")["ansible.builtin.set_fact"] for name in ("redhat", "debian")]
-    known = {
-        **{f"wants{number}": result["__maintenance_wants_reboot"] for number, result in enumerate(results)},
-        "__maintenance_restarting": {"stdout": stdout},
-        "__maintenance_marked_for_reboot": {"stat": {"exists": marked}},
-        "__maintenance_newer": {"stdout": "/run/reboot-required" if wants else ""},
-    }
-    assert value(tmp_path, f"[({fails}), wants0, wants1]", [], known) == [failed, wants, wants]
+    known = [
+        {
+            **{f"wants{number}": result["__maintenance_wants_reboot"] for number, result in enumerate(results)},
+            "__maintenance_restarting": {"stdout": stdout},
+            "__maintenance_marked_for_reboot": {"stat": {"exists": marked}},
+            "__maintenance_newer": {"stdout": "/run/reboot-required" if wants else ""},
+        }
+        for stdout, marked, _failed, wants in cases
+    ]
+    found = each(tmp_path, f"[({fails}), wants0, wants1]", [], known)
+    assert found == [[failed, wants, wants] for *_known, failed, wants in cases]
 
 
 @pytest.mark.parametrize(
@@ -119,34 +123,40 @@ GUESTS = [
 MARK: dict[str, t.Any] = {"by": "drain", "boot": "b1", "stopped": ["stopped-uuid"], "reason": "fan", "id": "a"}
 
 
-@pytest.mark.parametrize(
-    ("mark", "by", "names", "foreign"),
-    [
-        (MARK, "drain", ["stopped"], False),
-        ({**MARK, "boot": "b0"}, "drain", ["auto", "stopped"], False),
-        ({**MARK, "boot": ""}, "drain", ["stopped"], False),  # of an earlier version
-        ({**MARK, "boot": "b0", "by": "upgrade"}, "drain", ["auto", "stopped"], False),
-        ({**MARK, "boot": "b0", "by": "upgrade"}, "upgrade", ["auto", "stopped"], False),
-        ({**MARK, "boot": "b0"}, "upgrade", [], True),
-        (None, "drain", [], False),
-        (None, "upgrade", [], False),
+BEFORE = {**MARK, "boot": "b0"}
+# Who ends it, the mark; the guests that start, and whether another began it.
+ENDED: dict[str, list[tuple[dict[str, t.Any] | None, list[str], bool]]] = {
+    "drain": [
+        (MARK, ["stopped"], False),
+        (BEFORE, ["auto", "stopped"], False),
+        ({**MARK, "boot": ""}, ["stopped"], False),  # of an earlier version
+        ({**BEFORE, "by": "upgrade"}, ["auto", "stopped"], False),
+        (None, [], False),
     ],
-)
-def test_guests_start_that_could_not_when_the_host_booted_and_no_other(
-    tmp_path: Path, mark: dict[str, t.Any] | None, by: str, names: list[str], foreign: bool
-) -> None:
+    "upgrade": [
+        ({**BEFORE, "by": "upgrade"}, ["auto", "stopped"], False),
+        (BEFORE, [], True),
+        (None, [], False),
+    ],
+}
+
+
+@pytest.mark.parametrize("by", ENDED)
+def test_guests_start_that_could_not_when_the_host_booted_and_no_other(tmp_path: Path, by: str) -> None:
     """An upgrade ends no maintenance that somebody else began."""
-    known = {"__maintenance_undrained": {"host": {"boot_id": "b1", "guests": GUESTS, "maintenance": mark}}}
-    expression, arguments = "[__maintenance_to_start, __maintenance_is_foreign]", ("-e", f"__maintenance_by={by}")
-    found = value(tmp_path, expression, FILES, known, arguments=arguments)
-    start = [{"name": name, "uuid": f"{name}-uuid", "state": "running"} for name in names]
-    assert found == [start, foreign]
+    hosts = [{"host": {"boot_id": "b1", "guests": GUESTS, "maintenance": mark}} for mark, _names, _foreign in ENDED[by]]
     left = {"content": base64.b64encode(json.dumps(["manual-uuid", "runs-uuid", "gone"]).encode()).decode()}
-    [again, _foreign] = value(tmp_path, expression, FILES, {**known, "__maintenance_left": left}, arguments=arguments)
-    expected = {*names} if foreign else {*names, "manual"}
-    assert {one["name"] for one in again} == expected, "those that an interrupted run has not started"
+    known = [{"__maintenance_undrained": undrained} for undrained in hosts]
+    interrupted = [{**one, "__maintenance_left": left} for one in known]
     skipped = {"__maintenance_undrained": {"skipped": True}}  # all other hosts
-    assert value(tmp_path, expression, FILES, skipped, arguments=arguments) == [[], False]
+    expression = "[__maintenance_to_start, __maintenance_is_foreign]"
+    *found, other = each(tmp_path, expression, FILES, [*known, *interrupted, skipped], ("-e", f"__maintenance_by={by}"))
+    assert other == [[], False]
+    firsts, seconds = found[: len(known)], found[len(known) :]
+    for (_mark, names, foreign), first, [again, _foreign] in zip(ENDED[by], firsts, seconds, strict=True):
+        assert first == [[{"name": name, "uuid": f"{name}-uuid", "state": "running"} for name in names], foreign]
+        expected = {*names} if foreign else {*names, "manual"}
+        assert {one["name"] for one in again} == expected, "those that an interrupted run has not started"
 
 
 def test_a_guest_is_not_sent_again_where_it_could_not_go(tmp_path: Path) -> None:
