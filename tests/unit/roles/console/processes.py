@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 from ansible_collections.corral.virt.roles.console.files.corral_console import policy_server, web
 from ansible_collections.corral.virt.roles.console.files.corral_console.config import Config, Host, PolicyConfig
 from ansible_collections.corral.virt.roles.console.files.corral_console.desk import Desk
+from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import Jobs
 from ansible_collections.corral.virt.roles.console.files.corral_console.site import Site
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
@@ -104,6 +105,17 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World(tmp_path)
     with made.serving():
         yield made
+
+
+@pytest.fixture
+def no_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No job begins: its process is another test's."""
+    monkeypatch.setattr(Jobs, "_start", lambda *_job: None)
+
+
+@pytest.fixture
+def site(world: World) -> Iterator[tuple[Site, TestClient]]:
+    yield from started(world.config())
 
 
 def browser(app: t.Any) -> TestClient:

@@ -42,22 +42,18 @@ from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     World,
     browser,
     log_in,
+    no_jobs,
     started,
     world,
 )
 
-__all__ = ["world"]
+__all__ = ["no_jobs", "world"]
 
 WEB, SECRET = "00000000-0000-0000-0000-0000000000e1", "00000000-0000-0000-0000-0000000000e2"
 
 
-def _stay(_jobs: Jobs, _job: t.Any) -> None:
-    """No job begins: its process is another test's."""
-
-
 @pytest.fixture
-def site(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, TestClient]]:
-    monkeypatch.setattr(Jobs, "_start", _stay)
+def site(world: World, no_jobs: None) -> Iterator[tuple[Site, TestClient]]:
     for made, client in started(world.config()):
         known = {"uuid": WEB, "host": "hyper1", "name": "web1", "state": "running", "tags": []}
         made.store.update({f"guest/hyper1/{WEB}": known})

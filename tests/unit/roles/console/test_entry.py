@@ -6,7 +6,6 @@ import json
 import math
 import time
 import typing as t
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,11 +25,14 @@ from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     World,
     browser,
     log_in,
-    started,
+    no_jobs,
+    site,
     world,
 )
 
-__all__ = ["world"]
+__all__ = ["no_jobs", "site", "world"]
+
+pytestmark = pytest.mark.usefixtures("no_jobs")
 
 JSON = {"content-type": "application/json"}
 NO_DOCUMENTS = {
@@ -53,16 +55,6 @@ NO_DOCUMENTS = {
     "a list": b"[]",
     "a long key": b'{"' + b"k" * 300 + b'": 1}',
 }
-
-
-def _stay(_jobs: Jobs, _job: t.Any) -> None:
-    """No job begins: its process is another test's."""
-
-
-@pytest.fixture
-def site(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, TestClient]]:
-    monkeypatch.setattr(Jobs, "_start", _stay)
-    yield from started(world.config())
 
 
 def strict(text: str) -> t.Any:

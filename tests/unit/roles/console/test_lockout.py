@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 from starlette.testclient import TestClient
@@ -18,18 +17,14 @@ from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     USERS,
     World,
     log_in,
+    site,
     started,
     world,
 )
 
-__all__ = ["world"]
+__all__ = ["site", "world"]
 
 CHANGED = f"{PASSWORD} 2"
-
-
-@pytest.fixture
-def site(world: World) -> Iterator[tuple[Site, TestClient]]:
-    yield from started(world.config())
 
 
 def at(client: TestClient, address: str) -> TestClient:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import typing as t
-from collections.abc import Iterator
 
 import pytest
 from starlette.testclient import TestClient
@@ -23,20 +22,15 @@ from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     World,
     browser,
     log_in,
-    started,
+    site,
     world,
 )
 
-__all__ = ["world"]
+__all__ = ["site", "world"]
 
 CAROL: dict[str, t.Any] = USERS[2]
 TOTP = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 DAY = 86400
-
-
-@pytest.fixture
-def site(world: World) -> Iterator[tuple[Site, TestClient]]:
-    yield from started(world.config())
 
 
 def program(client: TestClient, name: str = "script") -> TestClient:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import sys
 import threading
 import time
 import typing as t
@@ -27,17 +26,11 @@ from ansible_collections.corral.virt.tests.unit.roles.console.processes import (
     World,
     browser,
     log_in,
-    started,
     world,
 )
-from ansible_collections.corral.virt.tests.unit.roles.console.test_web import ECHO, SOCKET, get_ticket
+from ansible_collections.corral.virt.tests.unit.roles.console.test_web import SOCKET, get_ticket, site
 
-__all__ = ["world"]
-
-
-@pytest.fixture
-def site(world: World) -> Iterator[tuple[Site, TestClient]]:
-    yield from started(world.config((sys.executable, "-c", ECHO)))
+__all__ = ["site", "world"]
 
 
 def test_who_has_the_most_gives_way_and_nobody_else() -> None:
