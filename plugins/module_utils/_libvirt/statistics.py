@@ -7,7 +7,12 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotOffered, Unsupported, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
+    NotFound,
+    NotOffered,
+    Unsupported,
+    VirtError,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 
