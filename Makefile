@@ -8,8 +8,7 @@ PYTHON ?= python3
 TOOLS := tests/tools
 COLLECTION := .cache/ansible_collections/corral/virt
 TESTED := python $(TOOLS)/offline_ansible_test.py
-# `\x28` is the parenthesis that make would count: `deep(...)` is a case that is deep.
-marked = $(shell grep -rlP --include 'test_*.py' 'mark\.$(1)|\b$(1)\x28' $(2))
+marked = $(shell grep -rlE --include 'test_*.py' 'mark\.$(1)|import .*\b$(1)\b' $(2))
 DEEP := $(filter-out %/test_story.py,$(call marked,deep,tests/lab))
 # Side by side, the longest first.
 FAST := units,sanity,lint,docs,build

@@ -243,6 +243,16 @@ def test_teams_run_what_they_may_and_are_told(awx: Setup) -> None:
     assert all(path.startswith("/api/controller/v2/") for path in paths), paths
 
 
+@pytest.mark.deep  # the test before, with workflows and schedules
+def test_the_address_of_an_automation_platform_has_a_prefix(awx: Setup) -> None:
+    awx.held.prefix = "/api/controller/v2/"
+    awx.environment["CONTROLLER_OPTIONAL_API_URLPATTERN_PREFIX"] = "/api/controller/"
+    output = awx.run(**FEW_ONLY)
+    assert awx.code == 0 and awx.held.writes, output
+    paths = {re.sub(r"/+", "/", each.partition(" ")[2]) for each in awx.held.writes}
+    assert all(path.startswith("/api/controller/v2/") for path in paths), paths
+
+
 CLOUD: dict[str, t.Any] = {
     "vars": {
         "virt_images": ["debian-13", "debian-12-netboot"],

@@ -625,6 +625,8 @@ def test_guests_are_imported(commands: Commands) -> None:
     assert commands.code == 2 and len(yaml.safe_load(out.read_text())["virt_guests"]) == 3
     assert "changed=1 " in commands.do("import", "--check", guest="web1", out=str(out), replace="true")
     assert len(yaml.safe_load(out.read_text())["virt_guests"]) == 3
+    commands.do("import", guest="web1", out=str(out), replace="true")
+    assert [one["name"] for one in yaml.safe_load(out.read_text())["virt_guests"]] == ["web1"]
     commands.do("import", tag="front", out=str(commands.place / "vars"), form="host_vars", uuid="true")
     found = {path.name: yaml.safe_load(path.read_text())["virt_guest"] for path in (commands.place / "vars").iterdir()}
     assert sorted(found) == ["web1.yml", "web2.yml"] and found["web2.yml"]["uuid"].startswith("00000000-")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,13 @@ def test_files_of_several_runs_are_one_row_the_slowest_first() -> None:
         ["4.5", "s", "a.py", "(3", "tests)"],
         ["4.0", "s", "b.py", "(1", "tests)"],
     ]
+
+
+def test_make_finds_each_file_with_deep_tests() -> None:
+    recipe = subprocess.run(
+        ["make", "-n", "deep-units"], cwd=payload.ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    folders = (payload.ROOT / "tests" / name for name in ("unit", "golden", "contract"))
+    texts = {path: path.read_text() for folder in folders for path in folder.rglob("test_*.py")}
+    deep = {path for path, text in texts.items() if re.search(r"\bmark\.deep\b|\bplay import .*\bdeep\b", text)}
+    assert {str(path.relative_to(payload.ROOT)) for path in deep if path != Path(__file__)} - {*recipe.split()} == set()

@@ -484,6 +484,12 @@ SETTLED: list[tuple[dict[str, GuestCopy], dict[str, t.Any], Placement]] = [
         {"leave": ["h2"]},
         Placement("web1", "h1", "it is being migrated to h1"),
     ),
+    # Its owner has paused it, so both are.
+    (
+        {"h1": GuestCopy("paused", UUID, moving="h2"), "h2": GuestCopy("paused", UUID)},
+        {"leave": ["h1"]},
+        Placement("web1", "h2", "it is being migrated to h2"),
+    ),
     # Its record of an earlier move to this host was left.
     (
         {"h2": GuestCopy("paused", UUID, moving="h2"), "h1": GuestCopy("running", UUID, moving="h3")},
