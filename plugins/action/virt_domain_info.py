@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.plugin_utils._report.console_commands import WithConsoles
+from ansible_collections.corral.virt.plugins.plugin_utils._report.console_action import WithConsoles
 
 
 class ActionModule(WithConsoles):

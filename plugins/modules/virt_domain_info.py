@@ -213,7 +213,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import, run_describe, run_measure
+from ansible_collections.corral.virt.plugins.module_utils._guest import plan_import, run_describe, run_host_load
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
@@ -265,7 +265,7 @@ def main() -> None:
         with opened(module.params["uri"], readonly=not writes) as connection:
             describes = functools.partial(run_describe.describe_guests, addresses=module.params["addresses"])
             if module.params["load"]:  # the host's memory is used by all of its guests
-                found, more["host"] = run_measure.measured(connection, lambda: describes(connection))
+                found, more["host"] = run_host_load.measured(connection, lambda: describes(connection))
                 found = [guest for guest in found if names is None or guest["name"] in names]
             else:
                 found = describes(connection, names=names)

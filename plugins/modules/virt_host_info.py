@@ -218,9 +218,9 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_describe_host
 from ansible_collections.corral.virt.plugins.module_utils._host import (
+    files_corosync,
+    files_ha_records,
     files_maintenance,
-    files_members,
-    files_protection,
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
@@ -244,13 +244,13 @@ def main() -> None:
     here = host["bridges"] is not None  # behind a remote connection is another host
     own: dict[str, t.Any] = {
         "maintenance": files_maintenance.read() if here else None,
-        "fencing": files_protection.fencing() if here else None,
-        "members": sorted(files_members.members()) if here else None,
+        "fencing": files_ha_records.fencing() if here else None,
+        "members": sorted(files_corosync.members()) if here else None,
         "boot_id": boot.identity() if here else None,
     }
     if module.params["validate"]:
         own["validation"] = run_describe_host.validation() if here else None
-    kept = files_protection.kept() if here else {}
+    kept = files_ha_records.kept() if here else {}
     guests = [{**one, "resource": kept.get(one["uuid"], {}).get("resource", "")} for one in host["guests"]]
     module.exit_json(changed=False, host={**host, **own, "guests": guests})
 

@@ -28,8 +28,8 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._image import run_image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
-    files_content,
     files_disk,
+    files_image_lock,
     files_qemu_img,
     libvirt_storage,
     run_clone,
@@ -562,7 +562,7 @@ def test_an_image_that_changes_while_a_run_waits_is_looked_at_again(
     """What a guest's disk is created from: the size is that of the content that is held."""
     (place.pool / NEW).chmod(0o644)
     subprocess.run(["qemu-img", "resize", "-q", str(place.pool / NEW), "8M"], check=True)
-    hold = files_content.hold
+    hold = files_image_lock.hold
 
     def volume(_connection: t.Any, _pool: str, name: str) -> str:
         size = seen(place.pool / name)["virtual-size"]
@@ -573,7 +573,7 @@ def test_an_image_that_changes_while_a_run_waits_is_looked_at_again(
         return hold(path, locks)
 
     monkeypatch.setattr(libvirt_storage, "volume_in", volume)
-    monkeypatch.setattr(files_content, "hold", waits)
+    monkeypatch.setattr(files_image_lock, "hold", waits)
     with contextlib.ExitStack() as locks:
         origin = run_disks._origin(place.connection, "default", SiteOf("default", "a.qcow2", "tiny.qcow2"), locks)
     assert origin and (origin.content, origin.capacity_bytes) == (str(place.pool / NEW), 8 * MIB)

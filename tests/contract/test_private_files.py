@@ -16,7 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.corral.virt.plugins.action.virt_image import ActionModule
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_content
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_image_lock
 from ansible_collections.corral.virt.plugins.module_utils._system import locks, private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
 from ansible_collections.corral.virt.tests.contract import two_hosts
@@ -90,7 +90,7 @@ def test_a_pipe_as_manifest_does_not_stop_a_run(tmp_path: Path) -> None:
     (tmp_path / "a.qcow2").touch()
     fifo(tmp_path / ".a.qcow2.json")
     with contextlib.ExitStack() as stack, pytest.raises(Failed, match=r"from being pruned: .* not a regular file"):
-        files_content.hold(str(tmp_path / "a.qcow2"), stack)
+        files_image_lock.hold(str(tmp_path / "a.qcow2"), stack)
 
 
 def of_another(path: Path) -> None:

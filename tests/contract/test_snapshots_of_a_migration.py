@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_migration,
     libvirt_migrate,
-    plan_snapshots,
+    plan_snapshot_migration,
     run_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move
@@ -67,7 +67,7 @@ def parent(one: t.Any) -> str | None:
 def both(source: t.Any, dest: t.Any) -> tuple[Endpoints, Move]:
     """Both ends, and the move as a plan has it."""
     saved = run_snapshots.known(source, UUID, moving=False)
-    names, seen = tuple(one.name for one in saved), plan_snapshots.fingerprint(saved)
+    names, seen = tuple(one.name for one in saved), plan_snapshot_migration.fingerprint(saved)
     ends = {"here": source, "there": dest}
     return Endpoints("here", "there", ends.__getitem__), Move(
         "web1", UUID, "hyper2", HOST_URI, snapshots=names, snapshots_seen=seen

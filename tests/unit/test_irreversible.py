@@ -27,7 +27,7 @@ NOTES = "its own notes, locks and caches"
 KNOWN = {
     "plugins/action/virt_image.py:_digest": NOTES,
     "plugins/action/virt_tls.py:run": "only passes it on",
-    "plugins/module_utils/_core/compiled.py:_write": UNFINISHED,
+    "plugins/module_utils/_core/bytecode_cache.py:_write": UNFINISHED,
     "plugins/module_utils/_host/files_bridge.py:start": NOTES,
     "plugins/module_utils/_host/files_bridge_switch.py:*": "files of a bridge, each with its former content kept for the way back",
     "plugins/module_utils/_system/configuration.py:_replace": "a file that is compared before, under a lock",

@@ -250,9 +250,9 @@ REMEDY_ELSEWHERE = {
     "module_utils/_migration/plan_concurrent_changes.py:check_seen": "it joins what `stopped` says, and errors",
     "module_utils/_migration/plan_preflight.py:check": "it joins its findings",
     "module_utils/_tls/plan_tls.py:check_set": "it joins what `_set_problems` says",
-    "module_utils/_migration/plan_verdict.py:check": "the table of what was seen says it",
-    "module_utils/_migration/plan_verdict.py:check_arrived": "the same",
-    "module_utils/_migration/plan_verdict.py:check_reconciled": "the same",
+    "module_utils/_migration/plan_outcome.py:check": "the table of what was seen says it",
+    "module_utils/_migration/plan_outcome.py:check_arrived": "the same",
+    "module_utils/_migration/plan_outcome.py:check_reconciled": "the same",
 }
 
 

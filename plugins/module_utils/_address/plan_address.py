@@ -8,7 +8,7 @@ import dataclasses
 import ipaddress
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._address import plan_frame
+from ansible_collections.corral.virt.plugins.module_utils._address import plan_ethernet
 from ansible_collections.corral.virt.plugins.module_utils._address.plan_address_steps import WaitForAddress
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import (
     SOURCES,
@@ -115,7 +115,7 @@ def questions(
                     if address != sender:
                         yield (
                             nic.device,
-                            plan_frame.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac),
+                            plan_ethernet.question(address, mac=nic.mac, sender=sender, sender_mac=sender_mac),
                         )
 
 

@@ -10,11 +10,11 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._address import (
-    files_tap,
+    files_packets,
     libvirt_ip_addresses,
     plan_address,
     plan_address_steps,
-    plan_frame,
+    plan_ethernet,
 )
 from ansible_collections.corral.virt.plugins.module_utils._address.libvirt_agents import Agents
 from ansible_collections.corral.virt.plugins.module_utils._address.plan_address import AddressOutcome
@@ -122,7 +122,7 @@ def find(connection: t.Any, searches: Searches, *, named: bool) -> dict[str, Add
         listener = None
         if here and any(search.asks("packets") for search in searches.values()):
             with contextlib.suppress(Unsupported):
-                listener = stack.enter_context(files_tap.listening(bytes_each=plan_frame.SNAP_BYTES))
+                listener = stack.enter_context(files_packets.listening(bytes_each=plan_ethernet.SNAP_BYTES))
         agents = stack.enter_context(contextlib.closing(Agents(connection.getURI())))
         return _Search(connection, searches, listener, agents, here=here, named=named).run()
 
@@ -134,7 +134,7 @@ class _Search:
         self,
         connection: t.Any,
         searches: Searches,
-        listener: files_tap.Listener | None,
+        listener: files_packets.Listener | None,
         agents: Agents,
         *,
         here: bool,
@@ -252,7 +252,7 @@ class _Search:
         """Collect claims from packets, also of guests that are not searched."""
         by_nic = {nic: uuid for uuid, guest in self.guests.items() for nic in guest.nics}
         for nic, data, outgoing in self.listener.heard() if self.listener else ():
-            claim = plan_frame.claim(data, nic.mac, outgoing=outgoing)
+            claim = plan_ethernet.claim(data, nic.mac, outgoing=outgoing)
             if claim and nic in by_nic and self._counts(by_nic[nic], "packets"):
                 self._claim(by_nic[nic], [claim])
 

@@ -10,7 +10,7 @@ import os.path
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant_restore
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     PART,
     BackupDisk,
@@ -40,7 +40,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.problems import 
 from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired, keep_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backup_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, has_agent
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
@@ -171,7 +171,9 @@ class BackupScene:
     def pinned(self) -> dict[str, str]:
         """Who runs on points, by their IDs."""
         host = self.host
-        return plan_instant.pinned(self.repository, host=host.host_uuid(), stands_on=host.stands_on, now_s=host.now_s())
+        return plan_instant_restore.pinned(
+            self.repository, host=host.host_uuid(), stands_on=host.stands_on, now_s=host.now_s()
+        )
 
     @property
     def own_checkpoints(self) -> list[Checkpoint]:
@@ -439,8 +441,8 @@ def _notes(scene: BackupScene, point: BackupPoint, disks: t.Sequence[GuestDisk])
 
 def _of_the_guest(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
     spec, found, cannot = scene.spec, scene.found, _cannot(scene)
-    if held := xml_backed.held(found.xml):
-        yield Refused(f"{cannot}: {xml_backed.HELD}; {held}")
+    if held := xml_backup_record.held(found.xml):
+        yield Refused(f"{cannot}: {xml_backup_record.HELD}; {held}")
     if not found.persistent:
         yield Refused(f"{cannot}: it is transient; define it first (virsh define)")
     if not disks:

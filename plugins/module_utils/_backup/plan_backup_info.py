@@ -21,7 +21,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repositor
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
 from ansible_collections.corral.virt.plugins.module_utils._core.units import age_text
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, due, seconds
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backup_record import BackupNote, due, seconds
 
 _STANDS = "it stands on"  # how the problem of a point begins that is another point's
 

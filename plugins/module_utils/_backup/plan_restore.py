@@ -9,7 +9,7 @@ import os.path
 import shlex
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant_restore
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     DEFINITION,
     BackupDisk,
@@ -50,7 +50,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems, refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_existing_name, check_name
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_backed
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_backup_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, without_chains
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define
@@ -192,7 +192,7 @@ def scene(spec: RestoreSpec, host: RestoreHost) -> RestoreScene:
 
 def _stands_on(guest: FoundGuest | None) -> str | None:
     """The folder of the point that a guest stands on."""
-    return xml_backed.within(parse(guest.xml)).stands_on if guest else None
+    return xml_backup_record.within(parse(guest.xml)).stands_on if guest else None
 
 
 def _paths(scene: RestoreScene, guest: FoundGuest) -> list[str]:
@@ -227,15 +227,15 @@ def _ending(scene: RestoreScene, made: RestorePlan) -> list[GuestStep]:
         return []
     targets = [step.target for step in made.steps if isinstance(step, RestoreDisk)]
     stops = next((step.stops for step in made.steps if isinstance(step, (PauseOnErrors, DefineRestored))), ())
-    return plan_instant.ending(scene.whose, scene.point, targets, scene.folder, stops)
+    return plan_instant_restore.ending(scene.whose, scene.point, targets, scene.folder, stops)
 
 
 def _going_on(scene: RestoreScene, guest: FoundGuest) -> RestorePlan:
     """Of a guest that an interrupted run has let stand on its point."""
     if not scene.spec.instant:
-        raise Refused(f"{scene.cannot}: {xml_backed.HELD}; {xml_backed.held(guest.xml)}")
+        raise Refused(f"{scene.cannot}: {xml_backup_record.HELD}; {xml_backup_record.held(guest.xml)}")
     above = os.path.dirname(scene.folder)
-    noted = xml_backed.within(parse(guest.xml))
+    noted = xml_backup_record.within(parse(guest.xml))
     steps: list[GuestStep] = [KeepPoint(*scene.whose, scene.point)]
     targets = list[str]()
     for disk in scene.host.disks(guest.xml):
@@ -249,7 +249,9 @@ def _going_on(scene: RestoreScene, guest: FoundGuest) -> RestorePlan:
         steps.append(StartRestored(*scene.whose))
     elif guest.state == "paused":
         steps.append(ResumeRestored(*scene.whose))
-    return RestorePlan((*steps, *plan_instant.ending(scene.whose, scene.point, targets, scene.folder, noted.stops)))
+    return RestorePlan(
+        (*steps, *plan_instant_restore.ending(scene.whose, scene.point, targets, scene.folder, noted.stops))
+    )
 
 
 def _of_newer(scene: RestoreScene) -> t.Iterator[str]:
@@ -287,7 +289,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
     steps: list[GuestStep] = [KeepPoint(*scene.whose, scene.point)] if scene.spec.instant else []
     steps += [_restore(scene, disk, places[disk.target], _form(scene, disk)) for disk in scene.disks]
     steps += [RestoreState(*scene.whose, scene.point, name, path) for name, path in states.items()]
-    stops = xml_backed.within(parse(xml)).stops if scene.spec.instant else ()
+    stops = xml_backup_record.within(parse(xml)).stops if scene.spec.instant else ()
     steps.append(DefineRestored(*scene.whose, xml, tuple(own), tuple(new), stops))
     missing = [path for path in read_only_files(then) if not host.exists(path)]
     notes = [f"{path}, which {scene.name} reads, is in no backup and not on this host" for path in missing]
@@ -430,7 +432,7 @@ def _in_place(scene: RestoreScene) -> RestorePlan:
     steps += [_restore(scene, disk, places[disk.target], now[disk.target].format) for disk in disks]
     steps += [DeleteVolume(found.name, name, known, keep_h=keep_h) for name, known in leftovers.items()]
     steps += [ForgetCheckpoints(*scene.whose, own, scene.repository.id)] if own else []
-    former = xml_backed.within(parse(found.xml))
+    former = xml_backup_record.within(parse(found.xml))
     if scene.spec.instant:
         stops = {*former.stops, *pausing(found.xml, paths)[1]}
         steps.append(PauseOnErrors(*scene.whose, scene.folder, tuple(paths), tuple(sorted(stops))))

@@ -26,13 +26,13 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     Repository,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup import BackupPlan, BackupSpec, Checkpoint
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import libvirt_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     libvirt_query,
-    xml_backed,
+    xml_backup_record,
     xml_host,
     xml_snapshot,
 )
@@ -103,8 +103,8 @@ def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any]
 def note(connection: t.Any, uuid: str, **values: t.Any) -> None:
     """Note fields of `BackupNote` with the guest; the others stay."""
     domain = libvirt_query.by_uuid(connection, uuid)
-    noted = xml_backed.read(states.record(domain, BACKED), uuid)._replace(**values)
-    definition.set_everywhere(domain, xml_backed.document(noted, uuid), "corral-backup")
+    noted = xml_backup_record.read(states.record(domain, BACKED), uuid)._replace(**values)
+    definition.set_everywhere(domain, xml_backup_record.document(noted, uuid), "corral-backup")
 
 
 def _described(point: BackupPoint | None) -> list[dict[str, t.Any]]:
@@ -173,7 +173,7 @@ class BackupGuestHost:
         if libvirt_query.find_by_uuid(self._connection, uuid) is None:
             return None
         noted = states.record(libvirt_query.by_uuid(self._connection, uuid), BACKED)
-        return os.path.basename(xml_backed.read(noted, uuid).stands_on or "") or None
+        return os.path.basename(xml_backup_record.read(noted, uuid).stands_on or "") or None
 
     def backup_job(self, uuid: str) -> tuple[str, ...] | None:
         xml = libvirt_query.backup_xml(libvirt_query.by_uuid(self._connection, uuid))

@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_fi
     NameInside,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import ExtractFiles
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repository import checked_repository
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_backed, xml_summary
+from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_backup_record, xml_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
@@ -50,7 +50,7 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 def _known(domain: t.Any) -> plan_backup_info.KnownGuest:
     uuid, tags = domain.UUIDString(), brief.tags(states.record(domain))
     return plan_backup_info.KnownGuest(
-        domain.name(), uuid, tuple(tags), xml_backed.read(states.record(domain, BACKED), uuid)
+        domain.name(), uuid, tuple(tags), xml_backup_record.read(states.record(domain, BACKED), uuid)
     )
 
 

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_restored,
     libvirt_backup,
     plan_backup_steps,
-    plan_instant,
+    plan_instant_restore,
     plan_repository,
     plan_restore,
 )
@@ -29,7 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore i
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost, note
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import macs_on, pausing, reporting
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
@@ -242,7 +242,7 @@ class RestoreWork:
         with self._readable(step):
             seen = RestoreScene(self.spec, self._repository(), step.point, self.host, None)
             found = plan_repository.damages_of(seen, step.point, [disk.target for disk in seen.disks])
-        plan_instant.check_verified(step, found, self.spec.repository)
+        plan_instant_restore.check_verified(step, found, self.spec.repository)
 
     def pull(self, step: plan_backup_steps.PullDisk) -> None:
         """Copy what the disk reads from the repository into it."""
@@ -261,7 +261,7 @@ class RestoreWork:
         try:
             yield
         except Failed as error:
-            raise Failed(f"{error}; {plan_instant.going_on(step, self.spec.repository)}") from error
+            raise Failed(f"{error}; {plan_instant_restore.going_on(step, self.spec.repository)}") from error
 
     def stands_alone(self, step: plan_backup_steps.ReleasePoint) -> None:
         """Check that no disk stands on a file of the repository."""
@@ -270,7 +270,9 @@ class RestoreWork:
         chains = {
             str(disk.path): host.chain(str(disk.path), disk.format) for disk in host.disks(found.xml) if disk.path
         }
-        plan_instant.check_released(step, {path: [link.path for link in links[1:]] for path, links in chains.items()})
+        plan_instant_restore.check_released(
+            step, {path: [link.path for link in links[1:]] for path, links in chains.items()}
+        )
 
     def release(self, step: plan_backup_steps.ReleasePoint) -> None:
         """Note with the guest and in the repository that it needs the point no more."""
@@ -281,7 +283,7 @@ class RestoreWork:
         repository = host.repository(self.spec.repository)
         held = [ident for ident, pins in repository.pins.items() if pins]
         then = os.path.basename(os.path.dirname(step.folder))
-        files_repository.take_back(self.spec.repository, plan_instant.closable(repository, then, held))
+        files_repository.take_back(self.spec.repository, plan_instant_restore.closable(repository, then, held))
         note(self.connection, step.uuid, stands_on=None, disks=(), stops=())
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, xml_backed, xml_cloned
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, xml_backup_record, xml_cloned
 from ansible_collections.corral.virt.plugins.module_utils._domain.fields_record import RECORD
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
@@ -65,7 +65,7 @@ def definition(
     if not stands_on:
         return text(root)
     xml, stops = pausing(text(root), files)
-    return _noted(xml, xml_backed.BackupNote(stands_on=stands_on, disks=tuple(files), stops=stops), uuid)
+    return _noted(xml, xml_backup_record.BackupNote(stands_on=stands_on, disks=tuple(files), stops=stops), uuid)
 
 
 def _record(root: t.Any, volumes: t.Sequence[OwnedVolume]) -> None:
@@ -75,11 +75,11 @@ def _record(root: t.Any, volumes: t.Sequence[OwnedVolume]) -> None:
     row.graft(root, {"volumes": RECORD["volumes"]}, {"volumes": tuple(volumes)})
 
 
-def _noted(xml: str, note: xml_backed.BackupNote, uuid: str) -> str:
+def _noted(xml: str, note: xml_backup_record.BackupNote, uuid: str) -> str:
     root = parse(xml)
     metadata = child(root, "metadata")
     drop(metadata.findall(resolve("corral-backup:guest")))
-    told = parse(xml_backed.document(note, uuid))
+    told = parse(xml_backup_record.document(note, uuid))
     make(metadata, "corral-backup:guest", **dict(told.attrib))
     return text(root)
 

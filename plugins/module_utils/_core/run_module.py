@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.corral.virt.plugins.module_utils._core import compiled
+from ansible_collections.corral.virt.plugins.module_utils._core import bytecode_cache
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import printable, secrets, without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
@@ -42,7 +42,7 @@ def _number(value: str | float) -> str | float:
     return f"a number of {number.adjusted() + 1} digits" if number.is_finite() else "infinite"
 
 
-compiled.keep()  # for all that a module imports after this file, so this file is its first import
+bytecode_cache.keep()  # for all that a module imports after this file, so this file is its first import
 
 # Kept in step with plugins/doc_fragments/connection.py.
 URI_OPTION: dict[str, t.Any] = {"uri": {"type": "str", "default": SYSTEM}}

@@ -34,7 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_m
 )
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile, DiskPlace
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.xml_disk_move import mirror, moved
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record, xml_backed
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record, xml_backup_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_thin_pool
@@ -447,8 +447,8 @@ def _of_the_guest(
     move: _Move, disk: t.Mapping[str, t.Any], running: str | None, job: str | None, host: MoveHost
 ) -> t.Iterator[VirtError]:
     cannot, found = f"cannot move {move.what}", move.found
-    if held := xml_backed.held(found.xml):
-        yield Refused(f"{cannot}: {xml_backed.HELD}; {held}")
+    if held := xml_backup_record.held(found.xml):
+        yield Refused(f"{cannot}: {xml_backup_record.HELD}; {held}")
     if not found.persistent:
         yield Refused(f"{cannot}: the guest is transient, and its old disk would come back; define it first")
     if not is_alone(disk, move.source, found):

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
-from ansible_collections.corral.virt.plugins.module_utils._domain import plan_snapshots
+from ansible_collections.corral.virt.plugins.module_utils._domain import plan_snapshot_names
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Grafted, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
@@ -69,7 +69,7 @@ def rename(
 def _refuse_named_after(what: str, guest: str, managed_state: t.Sequence[str], snapshots: t.Sequence[str]) -> None:
     kept = [(kind, remedy.format(guest)) for key, (kind, remedy) in _NAMED_AFTER.items() if key in managed_state]
     if snapshots:
-        kept.append((plan_snapshots.named(snapshots), plan_snapshots.remedy(guest, snapshots)))
+        kept.append((plan_snapshot_names.named(snapshots), plan_snapshot_names.remedy(guest, snapshots)))
     if kept:
         raise Refused(
             f"{what}: libvirt keeps its {' and '.join(kind for kind, _remedy in kept)} under its name; remove that "
@@ -87,11 +87,11 @@ def grown(guest: str, paths: t.Sequence[str], snapshots: t.Sequence[Snapshot]) -
     ]
     if inside:
         raise Refused(
-            f"cannot grow {', '.join(paths)} of {guest}: {plan_snapshots.named(inside)} inside it would have another "
-            f"size; {plan_snapshots.remedy(guest, inside)}"
+            f"cannot grow {', '.join(paths)} of {guest}: {plan_snapshot_names.named(inside)} inside it would have "
+            f"another size; {plan_snapshot_names.remedy(guest, inside)}"
         )
     names = [one.name for one in snapshots] if paths else []
-    same = f"{plan_snapshots.named(names)} of {guest} {agree(len(names), 'keeps', 'keep')} the size of then"
+    same = f"{plan_snapshot_names.named(names)} of {guest} {agree(len(names), 'keeps', 'keep')} the size of then"
     return [f"{same}; what grows is {', '.join(paths)}"] if names else []
 
 
@@ -106,11 +106,11 @@ def attached(
     notes = []
     if lacking:
         what = agree(len(lacking), "was taken without it", "were taken without it")
-        notes.append(f"{plan_snapshots.named(lacking)} of {guest} {what}: {', '.join(disks.values())}")
+        notes.append(f"{plan_snapshot_names.named(lacking)} of {guest} {what}: {', '.join(disks.values())}")
     if having:
         needs = agree(len(having), "needs", "need")
         notes.append(
-            f"{plan_snapshots.named(having)} of {guest} {needs} {', '.join(sorted(removed))}: keep the file until "
+            f"{plan_snapshot_names.named(having)} of {guest} {needs} {', '.join(sorted(removed))}: keep the file until "
             "they are deleted"
         )
     return notes

@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
-from ansible_collections.corral.virt.plugins.module_utils._domain import plan_snapshots
+from ansible_collections.corral.virt.plugins.module_utils._domain import plan_snapshot_names
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
     Disk,
     FoundGuest,
@@ -59,7 +59,7 @@ def checked(
 def without_snapshots(original: str, clone: str, snapshots: t.Sequence[str]) -> list[str]:
     """A note on snapshots that stay with the original: the copy has one file for each disk."""
     found = agree(len(snapshots), "is", "are")
-    return [f"{plan_snapshots.named(snapshots)} of {original} {found} not copied to {clone}"]
+    return [f"{plan_snapshot_names.named(snapshots)} of {original} {found} not copied to {clone}"]
 
 
 def refuse_half(wanted: GuestSpec) -> t.NoReturn:

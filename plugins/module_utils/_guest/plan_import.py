@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_disk,
     fields_domain,
     fields_graphics,
-    plan_snapshots,
+    plan_snapshot_names,
     xml_new,
     xml_validate,
 )
@@ -295,7 +295,7 @@ def imported(xml: str, options: OptionCheck, *, autostart: bool, least: bool = F
 
 def of_snapshots(names: t.Sequence[str]) -> list[dict[str, str]]:
     """What the arguments of a guest with these snapshots do not describe."""
-    why = f"{plan_snapshots.named(names)}: the arguments name the file that is on top of each disk now"
+    why = f"{plan_snapshot_names.named(names)}: the arguments name the file that is on top of each disk now"
     return [{"path": "/domainsnapshot", "why": why}] if names else []
 
 

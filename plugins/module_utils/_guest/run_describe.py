@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_summary,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
-from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
+from ansible_collections.corral.virt.plugins.module_utils._host import files_ha_records
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -28,7 +28,7 @@ def describe_guests(
     connection: t.Any, *, names: t.Collection[str] | None = None, addresses: str = "none"
 ) -> list[dict[str, t.Any]]:
     """All guests sorted by name, or only those in `names`."""
-    kept = files_protection.kept() if has_files_here(connection.getURI()) else {}
+    kept = files_ha_records.kept() if has_files_here(connection.getURI()) else {}
     return run_summary.each(connection, functools.partial(describe_guest, addresses=addresses, kept=kept), names)
 
 

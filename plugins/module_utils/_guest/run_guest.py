@@ -12,7 +12,7 @@ import os.path
 import typing as t
 import uuid
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, forget
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host

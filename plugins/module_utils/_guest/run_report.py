@@ -10,8 +10,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._address import run_addresses
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_measure, run_summary
-from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_host_load, run_summary
+from ansible_collections.corral.virt.plugins.module_utils._host import files_ha_records
 
 
 class Search(t.NamedTuple):
@@ -24,7 +24,7 @@ class Search(t.NamedTuple):
 def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) -> dict[str, t.Any]:
     """The result of the module; with `load` also of the host. Without a gate nothing is recorded."""
     recorded: dict[str, t.Any] = {}
-    kept = files_protection.kept() if has_files_here(connection.getURI()) else {}
+    kept = files_ha_records.kept() if has_files_here(connection.getURI()) else {}
 
     def read() -> list[dict[str, t.Any]]:
         recorded.update(
@@ -38,7 +38,7 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
             asked=lambda item: _snapshots(item, search.names),
         )
 
-    found, host = run_measure.measured(connection, read) if load else (read(), None)
+    found, host = run_host_load.measured(connection, read) if load else (read(), None)
     seen = {guest["uuid"]: guest["addresses"] for guest in recorded.pop("guests")}
     shown = [guest for guest in found if search.names is None or guest["name"] in search.names]
     for guest in shown:

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
-from ansible_collections.corral.virt.plugins.module_utils._host import files_maintenance, files_protection
+from ansible_collections.corral.virt.plugins.module_utils._host import files_ha_records, files_maintenance
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """The guests, and with `links` the host's links and maintenance reason."""
     here = has_files_here(connection.getURI())
-    kept = files_protection.kept() if here else {}
+    kept = files_ha_records.kept() if here else {}
     guests = [
         {**guest, "protected": guest["uuid"] in kept and not kept[guest["uuid"]]["problem"]}
         for guest in of_guests(connection, name=params["name"], tags=params["tags"])

@@ -9,7 +9,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed, xml_summary
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backup_record, xml_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics as figures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
@@ -55,7 +55,7 @@ def snapshots(item: t.Any) -> dict[str, int | None]:
 def backup(root: t.Any) -> dict[str, t.Any]:
     """The ages of a guest's last backup and last proof, what its tags allow, and whether one is older."""
     tags = [one.text or "" for one in root.iterfind(f"metadata/{{{CORRAL}}}guest/{{{CORRAL}}}tag")]
-    noted, due, now_s = xml_backed.within(root), xml_backed.due(tags), int(time.time())
+    noted, due, now_s = xml_backup_record.within(root), xml_backup_record.due(tags), int(time.time())
     ages = [None if at_s is None else max(0, now_s - at_s) for at_s in (noted.at_s, noted.proven_s)]
     late = any(limit is not None and (age is None or age > limit) for limit, age in zip(due, ages))
     return {"age_s": ages[0], "proven_age_s": ages[1], "every_s": due[0], "proven_every_s": due[1], "late": late}

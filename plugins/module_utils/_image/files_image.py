@@ -19,7 +19,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image, Manifest, Present
-from ansible_collections.corral.virt.plugins.module_utils._storage.files_content import manifest_name
+from ansible_collections.corral.virt.plugins.module_utils._storage.files_image_lock import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._system import private, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import fsync, remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained

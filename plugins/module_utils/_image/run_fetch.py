@@ -11,7 +11,7 @@ import hashlib
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._domain import xml_host
@@ -32,8 +32,8 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
     Sums,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
-    files_content,
     files_header,
+    files_image_lock,
     files_qemu_img,
     libvirt_storage,
     plan_image_trust,
@@ -191,7 +191,7 @@ class Fetching:
 
     def _offer(self, origin: t.Any, name: str) -> Manifest | None:
         """The manifest of a content, or of a name's target; None if there is none."""
-        text = libvirt_storage.read(origin, self.origin_pool, files_content.manifest_name(name))
+        text = libvirt_storage.read(origin, self.origin_pool, files_image_lock.manifest_name(name))
         return (
             text and files_image.read_manifest(text.decode(errors="replace"), f"{name} on {self.source.shown}")
         ) or None

@@ -10,7 +10,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 )
 from ansible_collections.corral.virt.plugins.module_utils._image.run_fetch import ChecksumLists, Fetching, World
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
-    files_content,
+    files_image_lock,
     libvirt_storage,
     run_file_users,
     run_pool_directory,
@@ -139,7 +139,7 @@ class _Host:
 
     @asked
     def claimed(self, contents: tuple[str, ...]) -> frozenset[str]:
-        taken = files_content.claim(map(self._path, contents), self.locks) if self.locks else set()
+        taken = files_image_lock.claim(map(self._path, contents), self.locks) if self.locks else set()
         return frozenset(map(os.path.basename, taken))
 
 
@@ -268,7 +268,7 @@ def _check_unused(work: _Work, step: plan_image.Remove) -> None:
 
 
 def _remove(work: _Work, step: plan_image.Remove) -> None:
-    for name in (step.file, files_content.manifest_name(step.file)):
+    for name in (step.file, files_image_lock.manifest_name(step.file)):
         remove(os.path.join(work.image.directory, name))
 
 

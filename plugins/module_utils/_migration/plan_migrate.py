@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
-from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshots import named
+from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshot_names import named
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPIED,
     COPY,

@@ -10,8 +10,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import version
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import HELD
-from ansible_collections.corral.virt.plugins.module_utils._migration import plan_snapshots
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backup_record import HELD
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_snapshot_migration
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPIED,
     MigratingGuest,
@@ -225,7 +225,7 @@ def _what_it_is_tied_to(
 
 
 def _snapshots(move: Move, guest: MigratingGuest, _source: MigrationHost, _dest: MigrationHost) -> t.Iterator[str]:
-    return plan_snapshots.problems(move, guest)
+    return plan_snapshot_migration.problems(move, guest)
 
 
 def _transport(move: Move, _guest: MigratingGuest, _source: MigrationHost, _dest: MigrationHost) -> t.Iterator[str]:

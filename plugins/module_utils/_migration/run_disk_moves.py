@@ -11,7 +11,7 @@ import os.path
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of, forget
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.units import image_of_content
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
@@ -31,7 +31,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_migration,
     plan_disk_move_stages,
     plan_same_storage,
-    plan_snapshots,
+    plan_snapshot_migration,
     run_migration_files,
     run_snapshots,
 )
@@ -64,7 +64,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     run_directories,
     run_file_users,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.files_content import manifest_name
+from ansible_collections.corral.virt.plugins.module_utils._storage.files_image_lock import manifest_name
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import LOGICAL
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -112,10 +112,10 @@ def disks(
     ]
     located = functools.partial(libvirt_storage.path_in, endpoints.source)
     records = snapshot_records(found)
-    kept = plan_snapshots.disks(snapshots, requested, params["storage"], located, records)
+    kept = plan_snapshot_migration.disks(snapshots, requested, params["storage"], located, records)
     kept = [one for one in kept if not run_snapshots.is_gone(one.disk.path)]
     looked += [plan_disk_move_stages.DiskMoveFacts(one.disk, one.raw, pools, ours, found.active) for one in kept]
-    seen = plan_snapshots.each_once([hosts.disk(facts) for facts in looked])
+    seen = plan_snapshot_migration.each_once([hosts.disk(facts) for facts in looked])
     waiting = set(sources(found.xml, located)) - set(sources(document, located))
     pools_asked = [params["pool"], *params["disk_pool"].values()]
     wrong = [*unknown_disks(entries, params), *wrong_pools(dest, params["dest"], pools_asked)]

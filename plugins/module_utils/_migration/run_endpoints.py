@@ -12,13 +12,13 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_record,
     libvirt_query,
-    xml_backed,
+    xml_backup_record,
     xml_host,
     xml_host_bindings,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
-from ansible_collections.corral.virt.plugins.module_utils._host import files_members
+from ansible_collections.corral.virt.plugins.module_utils._host import files_corosync
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_migration,
@@ -139,7 +139,7 @@ def guest(connection: t.Any, found: FoundGuest, snapshots: t.Sequence[Snapshot] 
         snapshots=tuple(snapshots),
         snapshot_records=snapshot_records(found),
         job=job,
-        held=xml_backed.held(found.xml),
+        held=xml_backup_record.held(found.xml),
         local_state=tuple((path, files_migration.shared_by(path)) for path in xml_host_bindings.local_state(xml)),
         **xml_host_bindings.needs(xml),
     )
@@ -159,7 +159,7 @@ def snapshot_records(found: FoundGuest) -> tuple[SnapshotRecord, ...]:
 def outsider(resource: str, move: Move, hostname: str) -> str | None:
     """Why Pacemaker's guest must not go to the destination, which libvirt calls `hostname`; None if it may."""
     known_as = {move.dest, hostname, urllib.parse.urlsplit(move.dest_uri).hostname or ""}
-    return plan_preflight.outsider(resource, move.dest, known_as, files_members.members())
+    return plan_preflight.outsider(resource, move.dest, known_as, files_corosync.members())
 
 
 def cpu_incompatibility(dest: t.Any, its: MigrationHost, xml: str) -> str | None:

@@ -25,9 +25,9 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     plan_concurrent_changes,
     plan_convergence,
     plan_migrate,
+    plan_outcome,
     plan_preflight,
-    plan_snapshots,
-    plan_verdict,
+    plan_snapshot_migration,
     run_copy_offline,
     run_disk_moves,
     run_endpoints,
@@ -52,9 +52,9 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     dest_uri,
     tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict, starts_with_host
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_outcome import Verdict, starts_with_host
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_copy_offline import Hold
-from ansible_collections.corral.virt.plugins.module_utils._migration.run_destination import lacking
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_destination_prerequisites import lacking
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
 from ansible_collections.corral.virt.plugins.module_utils._storage import run_disposal, run_owned_disks
@@ -101,7 +101,7 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     move = Move(found.name, found.uuid, params["dest"], dest_uri(params))
     steps = plan_migrate.aborting(move, job_active=libvirt_migrate.job_active(endpoints.source, move.uuid))
     if steps:
-        plan_verdict.check_abort(move.guest, libvirt_migrate.state_there(endpoints.source, move.uuid))
+        plan_outcome.check_abort(move.guest, libvirt_migrate.state_there(endpoints.source, move.uuid))
     gate.run(steps, lambda _step: run_send_guest.abort(endpoints, move))
     with contextlib.ExitStack() as stack:
         # The run that moved it clears away what it made; where there is none any more, we do.
@@ -158,16 +158,16 @@ class _Run:
     def converge(self, before: t.Sequence[MigrateStep] = ()) -> dict[str, t.Any]:
         """Observe, judge, and finish what an earlier run left; then again, with the steps done `before`."""
         scene = self._look()
-        verdict = plan_verdict.judge(scene.seen)
+        verdict = plan_outcome.judge(scene.seen)
         moving, dest = scene.recorded.get("moving") or "", self.params["dest"]
-        plan_verdict.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
-        task = plan_verdict.task(scene.seen, verdict, noted=self._noted(scene))
+        plan_outcome.check(verdict, self.name, source=scene.source.name, dest=dest, moving=moving)
+        task = plan_outcome.task(scene.seen, verdict, noted=self._noted(scene))
         if task != "leave" and not before:
             self._have_pacemaker_look_away(scene.uuid)
         if task != "reconcile":
             return self._finished(task, scene, verdict, before)
         if before:
-            plan_verdict.check_reconciled(verdict, self.name, dest, still=True)
+            plan_outcome.check_reconciled(verdict, self.name, dest, still=True)
         first = [plan_migrate.Reconcile(self._bare_move(scene.uuid))]
         return self.gate.perform(
             lambda: self._reconciled(scene, first), otherwise=lambda: self._foretold(scene, verdict, first)
@@ -191,7 +191,7 @@ class _Run:
     def _look(self) -> _Scene:
         """A consistent look at both hosts: an earlier migration may end between two questions."""
         scene = self._ask()
-        while scene.found and plan_verdict.has_left(scene.seen):
+        while scene.found and plan_outcome.has_left(scene.seen):
             scene = self._ask()
         return scene
 
@@ -207,7 +207,7 @@ class _Run:
         )
         there = libvirt_query.find(endpoints.dest, name) if found is None and name in dest.guests else None
         recorded, guest = fields_record.of(found or there), found or there
-        begun = plan_verdict.begun(recorded, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
+        begun = plan_outcome.begun(recorded, here=found is not None, source_uuid=source.uuid, dest=self.params["dest"])
         if guest and begun == "here":
             seen = run_reconcile.observe(
                 endpoints, guest.uuid, was_paused=bool(recorded.get("moving_paused")), again=True
@@ -216,7 +216,7 @@ class _Run:
             seen = Observation(
                 found.state if found else "absent", dest.guests.get(name, ("", "absent"))[1], begun=begun
             )
-        one = found is not None and plan_verdict.is_one_host(source, dest)
+        one = found is not None and plan_outcome.is_one_host(source, dest)
         return _Scene(dataclasses.replace(seen, same_host=one), found, there, recorded, source, dest)
 
     def _finished(
@@ -232,14 +232,14 @@ class _Run:
 
     def _foretold(self, scene: _Scene, verdict: Verdict, before: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         """The result in check mode, which ends before the first step whose outcome decides the next ones."""
-        if plan_verdict.foreseen(verdict):
+        if plan_outcome.foreseen(verdict):
             return self._moved(scene, before)
         return {**_result(self.params, before), "notes": ["further steps are known when it has ended"]}
 
     def _moved(self, scene: _Scene, before: t.Sequence[MigrateStep]) -> dict[str, t.Any]:
         found, source, dest = t.cast(FoundGuest, scene.found), scene.source, scene.dest
         if scene.seen.begun == "here":
-            dest = plan_verdict.without_copies(dest, self.name, found.uuid)
+            dest = plan_outcome.without_copies(dest, self.name, found.uuid)
         domain = libvirt_query.by_uuid(self.endpoints.source, found.uuid)
         if found.state == "running":
             libvirt_migrate.measure_dirtying(domain)
@@ -247,7 +247,7 @@ class _Run:
         move = self._move(found, scene.recorded, source, dest, snapshots)
         if any(disk.volume for disk in move.disks):  # their pools were looked at anew
             dest = dataclasses.replace(dest, pools=run_endpoints.pools(self.endpoints.dest))
-        move, bridges = self._checked(move, found, source, dest, plan_snapshots.parsed(snapshots))
+        move, bridges = self._checked(move, found, source, dest, plan_snapshot_migration.parsed(snapshots))
         if found.state == "running" and (dirty := self._dirtying(domain)) is not None:
             self.figures["dirty_rate_mib_s"] = dirty
             self.notes += filter(None, [plan_convergence.can_work(dirty, move.tuning)])
@@ -336,7 +336,7 @@ class _Run:
             variables=variables,
             kept=kept,
             snapshots=tuple(one.name for one in snapshots),
-            snapshots_seen=plan_snapshots.fingerprint(snapshots),
+            snapshots_seen=plan_snapshot_migration.fingerprint(snapshots),
             backups=run_endpoints.backups(self.endpoints.source, found.uuid),
         )
 

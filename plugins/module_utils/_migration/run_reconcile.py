@@ -13,7 +13,7 @@ import functools
 import time
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
@@ -29,14 +29,14 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_migration,
     libvirt_migrate,
     plan_concurrent_changes,
-    plan_verdict,
+    plan_outcome,
     run_copy_offline,
     run_disk_moves,
     run_migration_files,
     run_snapshots,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Made, Move, Observation
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_outcome import (
     DONE_BY,
     Verdict,
     check_copy,
@@ -142,7 +142,7 @@ def observe(endpoints: Endpoints, uuid: str, *, was_paused: bool, again: bool = 
     hosts = _Ends(endpoints, endpoints.or_none("source"), endpoints.or_none("dest"), uuid)
     here = libvirt_migrate.state_there(hosts.source, uuid)
     there = libvirt_migrate.state_there(hosts.dest, uuid, reserved=xml_host_bindings.is_reserved)
-    return plan_verdict.observation(here, there, hosts, was_paused=was_paused, again=again)
+    return plan_outcome.observation(here, there, hosts, was_paused=was_paused, again=again)
 
 
 @dataclasses.dataclass(frozen=True)

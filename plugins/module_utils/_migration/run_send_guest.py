@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_migration,
     libvirt_migrate,
     plan_migrate,
-    plan_verdict,
+    plan_outcome,
     run_copy_offline,
     run_migration_files,
     run_reconcile,
@@ -57,9 +57,9 @@ def send(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Callab
     except VirtError as unsettled:
         if error is None and not seen.why:  # it arrived; what is wrong came after that
             raise
-        raise plan_verdict.unsettled(move.guest, move.dest, reason, unsettled) from unsettled
-    left = run_reconcile.try_clean_up(endpoints, move.uuid) if verdict.end == plan_verdict.STAYED else []
-    plan_verdict.check_arrived(verdict, move.guest, move.dest, reason, left)
+        raise plan_outcome.unsettled(move.guest, move.dest, reason, unsettled) from unsettled
+    left = run_reconcile.try_clean_up(endpoints, move.uuid) if verdict.end == plan_outcome.STAYED else []
+    plan_outcome.check_arrived(verdict, move.guest, move.dest, reason, left)
     return {"seconds": seconds, **_figures(endpoints.or_none("dest"), move, seen)}
 
 
@@ -71,8 +71,8 @@ def resolve(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Cal
     if libvirt_migrate.job_active(endpoints.source, move.uuid):
         watch(endpoints, move, tell, interrupted)
     seen = run_reconcile.reconcile(endpoints, move, again=True)
-    plan_verdict.check_reconciled(seen, move.guest, move.dest)
-    return run_reconcile.clean_up(endpoints, move.uuid) if seen.end == plan_verdict.STAYED else []
+    plan_outcome.check_reconciled(seen, move.guest, move.dest)
+    return run_reconcile.clean_up(endpoints, move.uuid) if seen.end == plan_outcome.STAYED else []
 
 
 def _figures(dest: t.Any, move: Move, seen: Watch) -> dict[str, t.Any]:
@@ -119,7 +119,7 @@ def watch(
 def abort(endpoints: Endpoints, move: Move) -> None:
     """End the migration that another run watches; raises Refused if it is too late for that."""
     libvirt_migrate.abort(endpoints.source, move.uuid, functools.partial(_cut, move.guest))
-    plan_verdict.check_abort(move.guest, libvirt_migrate.state_there(endpoints.source, move.uuid))
+    plan_outcome.check_abort(move.guest, libvirt_migrate.state_there(endpoints.source, move.uuid))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
     files_migration,
     libvirt_migrate,
-    plan_snapshots,
+    plan_snapshot_migration,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Move, SavedSnapshot
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.os_errors impo
 def known(source: t.Any, uuid: str, *, moving: bool) -> tuple[SavedSnapshot, ...]:
     """The snapshots of a guest, with those that an interrupted migration took from the source (`moving`)."""
     there = libvirt_migrate.saved_snapshots(libvirt_query.by_uuid(source, uuid))
-    return plan_snapshots.all_of(noted(uuid), there) if moving else there
+    return plan_snapshot_migration.all_of(noted(uuid), there) if moving else there
 
 
 def noted(uuid: str) -> tuple[SavedSnapshot, ...]:
@@ -49,7 +49,7 @@ def notes(source: t.Any, guest: str, saved: t.Sequence[SavedSnapshot]) -> list[s
     """Notes on files of snapshots that are gone."""
     located = functools.partial(libvirt_storage.path_in, source)
     paths = [path for one in saved for xml in of_snapshot(one.xml) for path in sources(xml, located)]
-    return plan_snapshots.notes(guest, [path for path in dict.fromkeys(paths) if is_gone(path)])
+    return plan_snapshot_migration.notes(guest, [path for path in dict.fromkeys(paths) if is_gone(path)])
 
 
 def carry(endpoints: Endpoints, move: Move) -> None:
@@ -60,14 +60,14 @@ def carry(endpoints: Endpoints, move: Move) -> None:
         files_migration.write_note(move.uuid, saved)
     there = libvirt_query.by_uuid(endpoints.dest, move.uuid)
     here, dest = (libvirt_query.libvirt_version(one) for one in (endpoints.source, endpoints.dest))
-    libvirt_migrate.define_snapshots(there, plan_snapshots.readable(saved, dest, written_by=here))
-    plan_snapshots.check_defined(move.guest, move.dest, saved, libvirt_migrate.saved_snapshots(there))
+    libvirt_migrate.define_snapshots(there, plan_snapshot_migration.readable(saved, dest, written_by=here))
+    plan_snapshot_migration.check_defined(move.guest, move.dest, saved, libvirt_migrate.saved_snapshots(there))
 
 
 def check_as_planned(endpoints: Endpoints, move: Move) -> tuple[SavedSnapshot, ...]:
     """The snapshots of the guest; raises Failed if they were changed since they were read."""
     saved = libvirt_migrate.saved_snapshots(libvirt_query.by_uuid(endpoints.source, move.uuid))
-    plan_snapshots.check_as_planned(move, saved)
+    plan_snapshot_migration.check_as_planned(move, saved)
     return saved
 
 
@@ -78,7 +78,7 @@ def forget(endpoints: Endpoints, move: Move) -> None:
 
 def check_backups(endpoints: Endpoints, move: Move) -> None:
     """Raise Failed if the checkpoints of backups were changed since they were read."""
-    plan_snapshots.check_backups(move, libvirt_query.backup_checkpoints(endpoints.source, move.uuid) or ())
+    plan_snapshot_migration.check_backups(move, libvirt_query.backup_checkpoints(endpoints.source, move.uuid) or ())
 
 
 def forget_backups(endpoints: Endpoints, move: Move) -> None:
@@ -96,5 +96,5 @@ def put_back(source: t.Any, uuid: str) -> None:
     """Define the snapshots in the note again, on the source, if they are missing there."""
     if saved := noted(uuid):
         domain = libvirt_query.by_uuid(source, uuid)
-        gone = plan_snapshots.missing(saved, libvirt_migrate.saved_snapshots(domain))
+        gone = plan_snapshot_migration.missing(saved, libvirt_migrate.saved_snapshots(domain))
         libvirt_migrate.define_snapshots(domain, gone)

@@ -8,7 +8,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotOffered
-from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._core.object_ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType

@@ -11,8 +11,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import step
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused, VirtError
+from ansible_collections.corral.virt.plugins.module_utils._core.object_ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
-from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, Found, ObjectKind, Spec
 
 

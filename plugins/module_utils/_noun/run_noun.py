@@ -10,8 +10,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes, units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
+from ansible_collections.corral.virt.plugins.module_utils._core.object_ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import Problems
-from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection
 from ansible_collections.corral.virt.plugins.module_utils._noun import libvirt_type, run_noun_options
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, doer

@@ -8,7 +8,7 @@ import contextlib
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
-from ansible_collections.corral.virt.plugins.module_utils._core.ref import Ref
+from ansible_collections.corral.virt.plugins.module_utils._core.object_ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type import ObjectType, found
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found

@@ -13,7 +13,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backup_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, has_agent, taking
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
@@ -141,8 +141,8 @@ def _cannot(scene: Scene) -> str:
 
 def _of_the_guest(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[VirtError]:
     spec, found, cannot = scene.spec, scene.found, _cannot(scene)
-    if held := xml_backed.held(found.xml):
-        yield Refused(f"{cannot}: {xml_backed.HELD}; {held}")
+    if held := xml_backup_record.held(found.xml):
+        yield Refused(f"{cannot}: {xml_backup_record.HELD}; {held}")
     if not found.persistent:
         yield Refused(f"{cannot}: it is transient; define it first (virsh define)")
     if not disks:

@@ -12,8 +12,8 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, NotMade, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.answering import TIMEOUT_S, answers
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.stale_mounts import TIMEOUT_S, answers
 from ansible_collections.corral.virt.plugins.module_utils._xml import brief
 
 CHUNK = 262144

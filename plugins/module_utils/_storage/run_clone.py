@@ -11,14 +11,14 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of, forget
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_sources
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
-    files_content,
     files_disk,
     files_header,
+    files_image_lock,
     files_qemu_img,
     libvirt_blockjob,
     libvirt_storage,
@@ -141,7 +141,7 @@ def _held(connection: t.Any, params: t.Mapping[str, t.Any], locks: contextlib.Ex
     """The image that the disk is created from, held until `locks` is closed."""
     name, pool = params["image"], params["image_pool"] or params["pool"]
     path = os.path.join(run_pool_directory.directory(connection, pool, "disks"), name)
-    return _Image(name, pool, files_content.hold(path, locks))
+    return _Image(name, pool, files_image_lock.hold(path, locks))
 
 
 def _raw_disk_files(connection: t.Any) -> frozenset[str]:
@@ -193,7 +193,7 @@ class _Host:
 
     kind = asked_of(files_disk.kind)
     header = asked_of(files_header.read)
-    is_managed = asked_of(files_content.is_managed)
+    is_managed = asked_of(files_image_lock.is_managed)
     is_open = asked_of(files_disk.locked)
     allocated_bytes = asked_of(free_space.allocated)
     flat_bytes = asked_of(files_qemu_img.flat_bytes)

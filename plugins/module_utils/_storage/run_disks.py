@@ -15,9 +15,9 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_f
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
-    files_content,
     files_disk,
     files_header,
+    files_image_lock,
     files_logical,
     files_lvm,
     libvirt_blockjob,
@@ -155,7 +155,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
         return None
     uri, before = connection.getURI(), os.path.realpath(found["path"])
     here = is_here(uri)
-    content = files_content.hold(found["path"], locks) if here else found["path"]
+    content = files_image_lock.hold(found["path"], locks) if here else found["path"]
     if here and content != before:  # the name was pointed to another content while this waited
         found = _origin_volume(connection, pool, question) or found
     written = here and bool(question.copy_of) and _is_written(content, locks)
@@ -168,7 +168,7 @@ def _origin(connection: t.Any, pool: str, question: SiteOf, locks: contextlib.Ex
         header=files_header.read(content)
         if here and os.path.isfile(content)
         else Header(found["format"], found["backing_path"]),
-        managed=bool(below) and all(map(files_content.is_managed, below)),
+        managed=bool(below) and all(map(files_image_lock.is_managed, below)),
         guest=_guest_with(connection, content),
         uri=uri,
         here=here,

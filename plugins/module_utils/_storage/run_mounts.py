@@ -8,7 +8,7 @@ import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked_of
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked_of
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._host import files_systemd
 from ansible_collections.corral.virt.plugins.module_utils._storage import (

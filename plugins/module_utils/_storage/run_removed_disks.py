@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.answering import answers, filesystem
+from ansible_collections.corral.virt.plugins.module_utils._libvirt.stale_mounts import answers, filesystem
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed_disks
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, Moment
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory

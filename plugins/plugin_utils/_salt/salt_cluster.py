@@ -9,8 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import Placeholder, word
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltPart
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import Call
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart
 
 Variables = dict[str, t.Any]
 ByHost = dict[str, Variables]

@@ -12,7 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.output import without_secrets
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_host_devices import pci_address
 from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files import Placeholder, word
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltPart, present
 
 Device = dict[str, t.Any]
 PLUGS = ("type", "bridge", "network", "device", "address")  # what an interface is plugged into

@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltPart, present
 
 Guest = dict[str, t.Any]
 

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import wi
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltPart, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltPart, present
 
 Variables = dict[str, t.Any]
 

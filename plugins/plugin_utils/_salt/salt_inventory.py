@@ -22,6 +22,13 @@ from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_cluster, salt_guest, salt_hosts, salt_pillar
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import (
+    Placed,
+    SaltNote,
+    SaltPart,
+    merged,
+    overlaid,
+)
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import (
     Call,
     States,
@@ -30,13 +37,6 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states impo
     requisites,
 )
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import EVERYWHERE, Hosts
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import (
-    Placed,
-    SaltNote,
-    SaltPart,
-    merged,
-    overlaid,
-)
 
 REPORT = "from_salt.txt"  # no inventory plugin reads a file with this ending
 

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import remainder
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import (
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import (
     Placed,
     SaltNote,
     SaltPart,

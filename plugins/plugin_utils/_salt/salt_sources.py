@@ -14,10 +14,10 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_yaml
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_inventory import SaltSource
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltNote, is_about
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_states import after
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import EVERYWHERE, Hosts, Top, sls_name
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_yaml import LARGEST_BYTES
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltNote, is_about
 
 _MOST_FILES = 5000
 Unread = tuple[str, str]  # a path, and why it is not read

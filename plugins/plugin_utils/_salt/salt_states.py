@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import Hosts
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import (
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import (
     SaltNote,
     SaltPart,
     is_about,
     merged,
 )
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import Hosts
 
 _ORDER = "the roles and playbooks run in their own order"
 _CONDITION = "states have no conditions here; use `when` in a playbook"

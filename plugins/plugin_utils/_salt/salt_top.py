@@ -7,7 +7,7 @@ from __future__ import annotations
 import fnmatch
 import typing as t
 
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.tracked_mapping import SaltNote, merged
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltNote, merged
 
 Hosts = tuple[str, ...] | None
 EVERYWHERE: Hosts = None  # all hypervisors

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._host import files_protection
+from ansible_collections.corral.virt.plugins.module_utils._host import files_ha_records
 
 from . import strict
 
@@ -44,7 +44,7 @@ def read(relay: t.Sequence[str]) -> dict[str, t.Any]:
             "maintenance": None if maintenance is None else str(maintenance["reason"])[:_LONGEST],
             "certificates": {name: _seconds(ends[name]) for name in CERTIFICATES if name in ends},
             "fencing": _tested(found.get("fencing")),
-            "protected": files_protection.of_guests(found.get("protected") or {}),
+            "protected": files_ha_records.of_guests(found.get("protected") or {}),
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Unknown(str(error)) from error
@@ -72,7 +72,7 @@ def _tested(found: t.Any) -> dict[str, t.Any] | None:
     """Without the names of the members: who views a host may not view them."""
     if not found:
         return None
-    test = files_protection.of_devices(found)
+    test = files_ha_records.of_devices(found)
     good = sum(one["ok"] for one in test["devices"].values())
     return {"tested": test["tested"][:_LONGEST], "ok": good, "of": len(test["devices"])}
 

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     libvirt_query,
-    xml_backed,
+    xml_backup_record,
     xml_host,
     xml_summary,
 )
@@ -331,7 +331,10 @@ class Mark:
 
 def _backup(one: events.Figures, record: str | None) -> dict[str, int | None]:
     """When the guest was backed up and proven last, and how old that may be by its tags; not the ages, as above."""
-    noted, due = xml_backed.read(states.record(one.domain, BACKED), one.uuid), xml_backed.due(brief.tags(record))
+    noted, due = (
+        xml_backup_record.read(states.record(one.domain, BACKED), one.uuid),
+        xml_backup_record.due(brief.tags(record)),
+    )
     return {"at_s": noted.at_s, "proven_s": noted.proven_s, "every_s": due[0], "proven_every_s": due[1]}
 
 

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._address import plan_address, plan_frame
+from ansible_collections.corral.virt.plugins.module_utils._address import plan_address, plan_ethernet
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import (
     AddressClaim,
     AddressedGuest,
@@ -268,7 +268,7 @@ def test_only_a_small_network_is_swept(hosts_address: str, addresses: int) -> No
 def test_what_was_recorded_of_an_interface_is_asked_first(sought: tuple[str, ...]) -> None:
     guest = web(seen=(*seen(DB, X), *seen(WEB, Y)))
     asked = list(plan_address.questions([guest], LINKS, sought))
-    assert asked[0] == ("vnet0", plan_frame.question(Y, mac=WEB, sender="192.0.2.1", sender_mac=LINKS.macs["br0"]))
+    assert asked[0] == ("vnet0", plan_ethernet.question(Y, mac=WEB, sender="192.0.2.1", sender_mac=LINKS.macs["br0"]))
     assert len(asked) == len(set(asked)) == (253 if sought else 1)
 
 

@@ -7,7 +7,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked, asked_of, forget
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 
 

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_repository,
     plan_backup,
     plan_backup_info,
-    plan_instant,
+    plan_instant_restore,
     plan_repository,
     xml_backup,
 )
@@ -44,9 +44,9 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_st
     PushDisks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotFound, Refused
-from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backed
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backup_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote, seconds
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backup_record import BackupNote, seconds
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
@@ -458,22 +458,22 @@ def test_pins() -> None:
     pin = Pin("i", "u", "h", 7)
     assert read_pin(text_of(pin), "u") == pin and read_pin("{", "u") == Pin("u", "u", "", 0)
     assert [one.id for one in needed(chain(1, 2, 3), ident(2))] == [ident(2), ident(1)]
-    closes = plan_instant.closable(Repository("r", (*chain(1, 2, 3), *chain(10, 11))), UUID, [ident(2)])
+    closes = plan_instant_restore.closable(Repository("r", (*chain(1, 2, 3), *chain(10, 11))), UUID, [ident(2)])
     assert [one.id for one in closes] == [ident(3), ident(10), ident(11)]
 
 
 def test_a_guest_that_runs_on_a_backup_gets_none() -> None:
-    noted = xml_backed.document(BackupNote(stands_on=f"/srv/b/{UUID}/{ident(1)}"), UUID).replace(
+    noted = xml_backup_record.document(BackupNote(stands_on=f"/srv/b/{UUID}/{ident(1)}"), UUID).replace(
         "<guest", "<b:guest xmlns:b='urn:corral:virt:backup:1'"
     )
     xml = f"<domain><name>g</name><uuid>{UUID}</uuid><metadata>{noted}</metadata><devices/></domain>"
     go_on = f"-e repository=/srv/b -e guest={UUID} -e point={ident(1)} -e instant=true"
     with pytest.raises(Refused, match=f"it runs on a backup until that is copied; wait.*{go_on}"):
         planned(Host(xml=xml))
-    assert "new_name=h -e instant=true" in xml_backed.held(
+    assert "new_name=h -e instant=true" in xml_backup_record.held(
         xml.replace(f"<uuid>{UUID}", "<uuid>u").replace("e>g<", "e>h<").replace(sealed(UUID), sealed("u"))
     )
-    assert xml_backed.held(xml.replace(f"<uuid>{UUID}", "<uuid>u")) == "", "the note of another guest"
+    assert xml_backup_record.held(xml.replace(f"<uuid>{UUID}", "<uuid>u")) == "", "the note of another guest"
 
 
 def test_what_was_seen_must_still_be_so() -> None:
@@ -649,12 +649,12 @@ def test_a_guest_with_tags_has_a_policy_of_its_own() -> None:
 
 def test_a_note_of_backups_says_what_it_said() -> None:
     for note in (BackupNote(), BackupNote("20261125T030000Z-00000001", 7, 8), BackupNote(proven_s=9)):
-        text = xml_backed.document(note, UUID)
-        assert xml_backed.read(text, UUID) == note
-        assert xml_backed.read(text, "of a guest with a copy of the definition") == BackupNote()
-    odd = xml_backed.document(BackupNote("p", 1, 2), UUID).replace('"1"', '"x"').replace('"2"', '"-1"')
-    assert xml_backed.read(odd, UUID) == BackupNote("p")
-    assert xml_backed.read(None, UUID) == xml_backed.read("<guest at='1'/>", UUID) == BackupNote()
+        text = xml_backup_record.document(note, UUID)
+        assert xml_backup_record.read(text, UUID) == note
+        assert xml_backup_record.read(text, "of a guest with a copy of the definition") == BackupNote()
+    odd = xml_backup_record.document(BackupNote("p", 1, 2), UUID).replace('"1"', '"x"').replace('"2"', '"-1"')
+    assert xml_backup_record.read(odd, UUID) == BackupNote("p")
+    assert xml_backup_record.read(None, UUID) == xml_backup_record.read("<guest at='1'/>", UUID) == BackupNote()
 
 
 def test_guests_that_nobody_knows_are_refused() -> None:
@@ -683,7 +683,7 @@ def test_what_reports_say_of_a_guest(tags: tuple[str, ...], at: int | None, prov
     now_s = int(time.time())
     at_s, proven_s = (None if age is None else now_s - age for age in (at, proven))
     note = BackupNote("p", at_s, proven_s)
-    text = xml_backed.document(note, UUID).replace("<guest", '<guest xmlns="urn:corral:virt:backup:1"')
+    text = xml_backup_record.document(note, UUID).replace("<guest", '<guest xmlns="urn:corral:virt:backup:1"')
     tagged = "".join(f"<tag>{tag}</tag>" for tag in tags)
     record = f'<guest xmlns="urn:corral:virt:guest:1">{tagged}</guest>'
     told = run_summary.backup(parse(f"<domain><uuid>{UUID}</uuid><metadata>{record}{text}</metadata></domain>"))

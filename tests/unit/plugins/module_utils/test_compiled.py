@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core import compiled
+from ansible_collections.corral.virt.plugins.module_utils._core import bytecode_cache
 
 PLACE = "ansible_collections/corral/virt/plugins/module_utils"
 NAME = "ansible_collections.corral.virt.plugins.module_utils"
@@ -42,7 +42,7 @@ class Host:
             made.writestr(f"{PLACE}/{name}.py", source)
             made.writestr(f"{PLACE}/_folder/__init__.py", "")
         self.compiled.clear()
-        finder = compiled.Finder(str(self.kept) if folder == "" else folder)
+        finder = bytecode_cache.Finder(str(self.kept) if folder == "" else folder)
         spec = finder.find_spec(f"{NAME}.{name}", [str(self.folder), f"{archive}/{PLACE}"])
         assert spec
         assert spec.loader
@@ -100,7 +100,7 @@ def test_a_write_that_fails_leaves_nothing(host: Host, monkeypatch: pytest.Monke
 def test_a_folder_of_the_archive_is_a_package(host: Host) -> None:
     host.load("A = 1\n")
     archive = next(host.folder.glob("*.zip"))
-    spec = compiled.Finder(None).find_spec(f"{NAME}._folder", [f"{archive}/{PLACE}"])
+    spec = bytecode_cache.Finder(None).find_spec(f"{NAME}._folder", [f"{archive}/{PLACE}"])
     assert spec
     assert spec.submodule_search_locations == [f"{archive}/{PLACE}/_folder"]
 
@@ -109,8 +109,8 @@ def test_a_folder_of_the_archive_is_a_package(host: Host) -> None:
 def test_all_else_is_left_to_python(host: Host, name: str) -> None:
     host.load("A = 1\n")
     archive = next(host.folder.glob("*.zip"))
-    assert compiled.Finder(None).find_spec(name, [f"{archive}/{PLACE}"]) is None
-    assert compiled.Finder(None).find_spec(name, None) is None
+    assert bytecode_cache.Finder(None).find_spec(name, [f"{archive}/{PLACE}"]) is None
+    assert bytecode_cache.Finder(None).find_spec(name, None) is None
 
 
 def test_a_traceback_shows_the_source(host: Host) -> None:
@@ -136,16 +136,16 @@ def test_a_traceback_shows_the_source(host: Host) -> None:
 def test_only_a_private_folder_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: t.Callable[[Path], object], kept: bool
 ) -> None:
-    monkeypatch.setattr(compiled, "_PRIVATE", str(tmp_path))
+    monkeypatch.setattr(bytecode_cache, "_PRIVATE", str(tmp_path))
     monkeypatch.setattr(sys, "meta_path", [])
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid)
     make(tmp_path / "compiled")
-    compiled.keep()
+    bytecode_cache.keep()
     assert not sys.meta_path, "this file is from no archive"
     if os.getuid() == 0:
         with zipfile.ZipFile(tmp_path / "payload.zip", "w") as made:
             made.writestr("compiled.py", "")
-        monkeypatch.setattr(compiled, "__loader__", zipimport.zipimporter(str(tmp_path / "payload.zip")))
-        compiled.keep()
+        monkeypatch.setattr(bytecode_cache, "__loader__", zipimport.zipimporter(str(tmp_path / "payload.zip")))
+        bytecode_cache.keep()
         [finder] = sys.meta_path
         assert vars(finder) == {"_folder": str(tmp_path / "compiled") if kept else None}

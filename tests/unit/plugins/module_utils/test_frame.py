@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._address import plan_frame
+from ansible_collections.corral.virt.plugins.module_utils._address import plan_ethernet
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import AddressClaim
 
 MAC, OTHER = "52:54:00:00:00:01", "52:54:00:00:00:02"
@@ -106,15 +106,15 @@ SEEN = {
 @pytest.mark.parametrize("case", SEEN)
 def test_the_address_is_seen(case: str) -> None:
     data, address = SEEN[case]
-    assert plan_frame.claim(data, MAC, outgoing=False) == AddressClaim(MAC, address, "packets")
-    assert plan_frame.claim(data, MAC, outgoing=True) is None, "what others send says nothing of this guest"
-    assert plan_frame.claim(data, OTHER, outgoing=False) is None
+    assert plan_ethernet.claim(data, MAC, outgoing=False) == AddressClaim(MAC, address, "packets")
+    assert plan_ethernet.claim(data, MAC, outgoing=True) is None, "what others send says nothing of this guest"
+    assert plan_ethernet.claim(data, OTHER, outgoing=False) is None
 
 
 def test_a_dhcp_server_speaks_for_the_guest() -> None:
     data = ether(0x0800, granted("192.0.2.7"), sender=OTHER)
-    assert plan_frame.claim(data, MAC, outgoing=True) == AddressClaim(MAC, "192.0.2.7", "dhcp")
-    assert plan_frame.claim(data[: plan_frame.SNAP_BYTES], MAC, outgoing=True)
+    assert plan_ethernet.claim(data, MAC, outgoing=True) == AddressClaim(MAC, "192.0.2.7", "dhcp")
+    assert plan_ethernet.claim(data[: plan_ethernet.SNAP_BYTES], MAC, outgoing=True)
 
 
 @pytest.mark.parametrize(
@@ -129,14 +129,14 @@ def test_a_dhcp_server_speaks_for_the_guest() -> None:
 )
 def test_the_kind_of_a_dhcp_servers_answer_is_found(options: bytes) -> None:
     data = ether(0x0800, granted("192.0.2.7", options=options), sender=OTHER)
-    assert plan_frame.claim(data, MAC, outgoing=True) == AddressClaim(MAC, "192.0.2.7", "dhcp")
+    assert plan_ethernet.claim(data, MAC, outgoing=True) == AddressClaim(MAC, "192.0.2.7", "dhcp")
 
 
 @pytest.mark.parametrize(("padding", "address"), [(355, "192.0.2.7"), (356, None)])
 def test_of_a_long_answer_640_bytes_are_read(padding: int, address: str | None) -> None:
     data = ether(0x0800, granted("192.0.2.7", options=bytes(padding) + b"\x35\1\5\xff"), sender=OTHER)
     assert len(data) == 640 + 1 + padding - 355
-    found = plan_frame.claim(data[: plan_frame.SNAP_BYTES], MAC, outgoing=True)
+    found = plan_ethernet.claim(data[: plan_ethernet.SNAP_BYTES], MAC, outgoing=True)
     assert (found and found.address) == address
 
 
@@ -190,7 +190,7 @@ NOTHING: dict[str, tuple[bytes, bool]] = {
 @pytest.mark.parametrize("case", NOTHING)
 def test_nothing_is_seen(case: str) -> None:
     data, outgoing = NOTHING[case]
-    assert plan_frame.claim(data, MAC, outgoing=outgoing) is None
+    assert plan_ethernet.claim(data, MAC, outgoing=outgoing) is None
 
 
 def test_no_frame_breaks_it() -> None:
@@ -199,17 +199,17 @@ def test_no_frame_breaks_it() -> None:
     known.append((ether(0x0800, granted("192.0.2.7")), True))
     for data, outgoing in known:
         for at in range(min(len(data), 80)):
-            plan_frame.claim(data[:at], MAC, outgoing=outgoing)
-            plan_frame.claim(data[:at] + b"\xff" + data[at + 1 :], MAC, outgoing=outgoing)
+            plan_ethernet.claim(data[:at], MAC, outgoing=outgoing)
+            plan_ethernet.claim(data[:at] + b"\xff" + data[at + 1 :], MAC, outgoing=outgoing)
     for size in range(400):
         for outgoing in (False, True):
             for kind in (0x0806, 0x0800, 0x86DD):
-                plan_frame.claim(ether(kind, os.urandom(size)), MAC, outgoing=outgoing)
+                plan_ethernet.claim(ether(kind, os.urandom(size)), MAC, outgoing=outgoing)
 
 
 def test_a_question_is_asked_in_the_hosts_own_name() -> None:
     """Not from 0.0.0.0, which would keep a guest from taking the address; and an answer to it is seen."""
-    asked = plan_frame.question("192.0.2.7", mac=MAC, sender="192.0.2.1", sender_mac=OTHER)
+    asked = plan_ethernet.question("192.0.2.7", mac=MAC, sender="192.0.2.1", sender_mac=OTHER)
     assert asked == packed(MAC) + packed(OTHER) + b"\x08\6" + b"\0\1\x08\0\6\4\0\1" + packed(OTHER) + ip(
         "192.0.2.1"
     ) + bytes(6) + ip("192.0.2.7")
@@ -223,5 +223,5 @@ def test_a_question_is_asked_in_the_hosts_own_name() -> None:
         + packed(OTHER)
         + ip("192.0.2.1")
     )
-    assert plan_frame.claim(answer, MAC, outgoing=False) == AddressClaim(MAC, "192.0.2.7", "packets")
-    assert t.cast(AddressClaim, plan_frame.claim(asked, OTHER, outgoing=False)).address == "192.0.2.1"
+    assert plan_ethernet.claim(answer, MAC, outgoing=False) == AddressClaim(MAC, "192.0.2.7", "packets")
+    assert t.cast(AddressClaim, plan_ethernet.claim(asked, OTHER, outgoing=False)).address == "192.0.2.1"

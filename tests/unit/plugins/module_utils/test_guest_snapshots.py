@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotDisk
-from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshots import named, remedy
+from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshot_names import named, remedy
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_changes,
     plan_cloning,

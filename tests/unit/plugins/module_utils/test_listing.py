@@ -11,7 +11,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import answering
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import stale_mounts
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage
 
 LISTED = 16384
@@ -83,15 +83,15 @@ def test_all_volumes_are_found(files: Path, count: int) -> None:
 
 
 def test_a_directory_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert answering.answers(str(tmp_path)) and answering.answers(str(tmp_path / "nothing"))
+    assert stale_mounts.answers(str(tmp_path)) and stale_mounts.answers(str(tmp_path / "nothing"))
     (tmp_path / "link").symlink_to("/proc")
-    assert answering.filesystem(str(tmp_path / "link")) == str(Path("/proc").stat().st_dev)
-    assert answering.filesystem(str(tmp_path / "nothing")) is None
+    assert stale_mounts.filesystem(str(tmp_path / "link")) == str(Path("/proc").stat().st_dev)
+    assert stale_mounts.filesystem(str(tmp_path / "nothing")) is None
     libvirt_storage.check_answers("p", str(tmp_path))
     (tmp_path / "stat").write_text("#!/bin/sh\nexec sleep 20\n")
     (tmp_path / "stat").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert not answering.answers("/srv", 0.2) and answering.filesystem("/srv", 0.2) is None
-    monkeypatch.setattr(libvirt_storage, "answers", lambda path: answering.answers(path, 0.2))
+    assert not stale_mounts.answers("/srv", 0.2) and stale_mounts.filesystem("/srv", 0.2) is None
+    monkeypatch.setattr(libvirt_storage, "answers", lambda path: stale_mounts.answers(path, 0.2))
     with pytest.raises(Failed, match=r"umount --force --lazy '/srv/a b'; virsh pool-destroy p"):
         libvirt_storage.check_answers("p", "/srv/a b")

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._migration import plan_verdict
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_outcome
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPY,
     DELTA,
@@ -34,7 +34,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     remedy,
     steps,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_outcome import (
     Verdict,
     record_of_move,
     starts_with_host,
@@ -73,7 +73,7 @@ WAS_PAUSED = {
 
 def judge(source: str, dest: str, **more: t.Any) -> Verdict:
     """What two states mean."""
-    return plan_verdict.judge(Observation(source, dest, **more))
+    return plan_outcome.judge(Observation(source, dest, **more))
 
 
 def pairs() -> t.Iterator[tuple[str, str, str]]:

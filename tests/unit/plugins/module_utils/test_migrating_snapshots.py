@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
-from ansible_collections.corral.virt.plugins.module_utils._migration import plan_migrate, plan_snapshots
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_migrate, plan_snapshot_migration
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPY,
     DELTA,
@@ -70,7 +70,7 @@ CHAIN = [
     ],
 )
 def test_each_file_that_a_snapshot_names_goes_once(top: str, files: dict[str, str]) -> None:
-    found = plan_snapshots.disks(CHAIN, [MigratingDisk("vda", top, "auto")], "auto", nowhere)
+    found = plan_snapshot_migration.disks(CHAIN, [MigratingDisk("vda", top, "auto")], "auto", nowhere)
     paths = {one.disk.path: one for one in found}
     assert len(paths) == len(found) == 5 and top not in paths
     assert {path: paths[path].disk.target for path in files} == files
@@ -81,18 +81,20 @@ def test_each_file_that_a_snapshot_names_goes_once(top: str, files: dict[str, st
 
 def test_what_the_user_calls_shared_is_so_below_and_in_memory() -> None:
     disks = [MigratingDisk("vda", "/i/s2", "shared")]
-    found = plan_snapshots.disks(CHAIN, disks, "auto", nowhere)
+    found = plan_snapshot_migration.disks(CHAIN, disks, "auto", nowhere)
     modes = {one.disk.path: one.disk.mode for one in found}
     assert modes["/i/base"] == modes["/i/b1"] == "shared" and modes["/m/s2"] == "auto"
-    assert {one.disk.mode for one in plan_snapshots.disks(CHAIN, disks, "shared", nowhere)} == {"shared"}
-    assert {one.disk.mode for one in plan_snapshots.disks(CHAIN, [], "full", nowhere)} == {"auto"}, "never flattened"
+    assert {one.disk.mode for one in plan_snapshot_migration.disks(CHAIN, disks, "shared", nowhere)} == {"shared"}
+    assert {one.disk.mode for one in plan_snapshot_migration.disks(CHAIN, [], "full", nowhere)} == {"auto"}, (
+        "never flattened"
+    )
 
 
 def test_a_file_below_another_is_copied_with_that_one() -> None:
     below = ChainFile("/i/base", VolumeFile("raw", 1, 1), Pool("i", "/i", 1), ours=False)
     top, base = MigratingDisk("vda", "/i/s1", "auto", chain=(below,)), MigratingDisk("x", "/i/base", "auto", fixed=True)
-    assert plan_snapshots.each_once([top, base]) == [top]
-    assert plan_snapshots.each_once([dataclasses.replace(top, chain=()), base])[1] == base
+    assert plan_snapshot_migration.each_once([top, base]) == [top]
+    assert plan_snapshot_migration.each_once([dataclasses.replace(top, chain=()), base])[1] == base
 
 
 def move(*disks: DiskMove, active: bool = True) -> Move:
@@ -102,8 +104,8 @@ def move(*disks: DiskMove, active: bool = True) -> Move:
 
 def refused(found: Move, *snapshots: SavedSnapshot) -> str:
     """All that speaks against it."""
-    guest = MigratingGuest("web1", "u", "running", 1, "q35", "kvm", snapshots=plan_snapshots.parsed(snapshots))
-    return "; ".join(plan_snapshots.problems(found, guest))
+    guest = MigratingGuest("web1", "u", "running", 1, "q35", "kvm", snapshots=plan_snapshot_migration.parsed(snapshots))
+    return "; ".join(plan_snapshot_migration.problems(found, guest))
 
 
 INSIDE, AROUND = saved("in", inside=True), saved("s1", overlay="/i/s1")
@@ -159,34 +161,34 @@ def test_they_are_there_before_the_source_forgets_them(active: bool) -> None:
 def test_a_note_and_what_is_left_make_all() -> None:
     first, second, third = (SavedSnapshot(name, f"<{name}/>", current=name == "c") for name in "abc")
     all_three = (first, second, third)
-    assert plan_snapshots.all_of(all_three, ()) == all_three
-    assert plan_snapshots.all_of((), all_three) == all_three
+    assert plan_snapshot_migration.all_of(all_three, ()) == all_three
+    assert plan_snapshot_migration.all_of((), all_three) == all_three
     # libvirt makes the parent of a removed one the current one
-    assert set(plan_snapshots.all_of(all_three, (first, second._replace(current=True)))) == set(all_three)
-    assert plan_snapshots.missing(all_three, (first,)) == (second, third)
+    assert set(plan_snapshot_migration.all_of(all_three, (first, second._replace(current=True)))) == set(all_three)
+    assert plan_snapshot_migration.missing(all_three, (first,)) == (second, third)
 
 
 def test_a_look_tells_any_change() -> None:
-    seen = plan_snapshots.fingerprint(CHAIN)
+    seen = plan_snapshot_migration.fingerprint(CHAIN)
     planned = dataclasses.replace(move(), snapshots_seen=seen)
-    plan_snapshots.check_as_planned(planned, CHAIN)
-    plan_snapshots.check_backups(move(), ())
+    plan_snapshot_migration.check_as_planned(planned, CHAIN)
+    plan_snapshot_migration.check_backups(move(), ())
     with pytest.raises(Failed, match="its checkpoints were changed since this run has read them"):
-        plan_snapshots.check_backups(move(), ["corral-1"])
-    plan_snapshots.check_as_planned(move(), [])
+        plan_snapshot_migration.check_backups(move(), ["corral-1"])
+    plan_snapshot_migration.check_as_planned(move(), [])
     others: list[t.Sequence[SavedSnapshot]] = [CHAIN[:-1], CHAIN[::-1], [*CHAIN[:-1], CHAIN[-1]._replace(current=True)]]
     for other in (*others, []):
         with pytest.raises(Failed, match="changed since this run has read them"):
-            plan_snapshots.check_as_planned(planned, other)
+            plan_snapshot_migration.check_as_planned(planned, other)
 
 
 def test_what_libvirt_took_is_compared() -> None:
-    plan_snapshots.check_defined("web1", "hyper2", CHAIN, CHAIN)
+    plan_snapshot_migration.check_defined("web1", "hyper2", CHAIN, CHAIN)
     later = saved("s1", overlay="/i/s1", then=disk("/i/base", kind="raw", more="<alias name='new'/>"))
-    plan_snapshots.check_defined("web1", "hyper2", CHAIN[:1], [later])
+    plan_snapshot_migration.check_defined("web1", "hyper2", CHAIN[:1], [later])
     for other in ([], [saved("s1", overlay="/i/other")], [CHAIN[0]._replace(current=True)]):
         with pytest.raises(Failed, match="cannot define snapshot s1 of web1 on hyper2"):
-            plan_snapshots.check_defined("web1", "hyper2", CHAIN[:1], other)
+            plan_snapshot_migration.check_defined("web1", "hyper2", CHAIN[:1], other)
 
 
 def test_an_older_libvirt_gets_nothing_that_a_newer_one_has_added() -> None:
@@ -198,11 +200,11 @@ def test_an_older_libvirt_gets_nothing_that_a_newer_one_has_added() -> None:
     then = f"<domain>{chosen}<devices>{added}{asked}</devices></domain>"
     document = f"<domainsnapshot>{then}{then.replace('domain>', 'inactiveDomain>')}</domainsnapshot>"
     one = SavedSnapshot("s", document, current=True)
-    (older,) = plan_snapshots.readable([one], 9_000_000, written_by=11_003_000)
+    (older,) = plan_snapshot_migration.readable([one], 9_000_000, written_by=11_003_000)
     bare = document.replace(added, "").replace(chosen, "<os><loader>/f</loader></os>")
     assert older.current and text(parse(older.xml)) == text(parse(bare))
     for version in (11_003_000, 12_000_000):
-        assert plan_snapshots.readable([one], version, written_by=11_003_000) == [one]
+        assert plan_snapshot_migration.readable([one], version, written_by=11_003_000) == [one]
     chooses = one._replace(xml="<domainsnapshot><domain><os firmware='efi'/></domain></domainsnapshot>")
-    (older,) = plan_snapshots.readable([chooses], 9_000_000, written_by=11_003_000)
+    (older,) = plan_snapshot_migration.readable([chooses], 9_000_000, written_by=11_003_000)
     assert "firmware" in older.xml

@@ -7,7 +7,7 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import Observation
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import (
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_outcome import (
     GuestEnds,
     observation,
 )

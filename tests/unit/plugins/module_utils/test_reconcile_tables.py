@@ -23,7 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     Move,
     Tuning,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_outcome import Verdict
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 
 UUID = "11111111-2222-3333-4444-555555555555"

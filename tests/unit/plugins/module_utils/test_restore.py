@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant, plan_restore
+from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant_restore, plan_restore
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     MARKER,
     UNREADABLE,
@@ -46,9 +46,9 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     Refused,
     VirtError,
 )
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_backed
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_backup_record
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backed import BackupNote
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backup_record import BackupNote
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, disks
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import ChainLink
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
@@ -329,7 +329,7 @@ def test_instant_anew() -> None:
         *ends("g", "vda", "vdb"),
     ], "disks are checked when it runs"
     [define] = [step for step in made.steps if isinstance(step, DefineRestored)]
-    assert xml_backed.within(parse(define.xml)) == BackupNote(
+    assert xml_backup_record.within(parse(define.xml)) == BackupNote(
         stands_on=FOLDER, disks=("vda", "vdb"), stops=("vda", "vdb")
     )
     [release] = [step for step in made.steps if isinstance(step, ReleasePoint)]
@@ -388,17 +388,17 @@ def test_instant_goes_on() -> None:
 
 def test_instant_ends_only_when_nothing_is_below() -> None:
     step = ReleasePoint("g", UUID, FOLDER)
-    plan_instant.check_released(step, {"/i/a": ["/i/base"], "/i/b": []})
+    plan_instant_restore.check_released(step, {"/i/a": ["/i/base"], "/i/b": []})
     with pytest.raises(Refused, match=r"/i/a still stands on /r/.*run again"):
-        plan_instant.check_released(step, {"/i/a": [f"/r/{UUID}/{FULL}/vda.qcow2"]})
+        plan_instant_restore.check_released(step, {"/i/a": [f"/r/{UUID}/{FULL}/vda.qcow2"]})
     check = VerifyPoint("g", UUID, POINTS[0])
-    plan_instant.check_verified(check, [], "/r")
+    plan_instant_restore.check_verified(check, [], "/r")
     with pytest.raises(
         Failed, match=r"g runs on backup .* damaged: x; y is .*; switch it off \(virsh destroy g\), and restore"
     ):
-        plan_instant.check_verified(check, ["x", f"y is {UNREADABLE}"], "/r")
+        plan_instant_restore.check_verified(check, ["x", f"y is {UNREADABLE}"], "/r")
     with pytest.raises(Failed, match=r"cannot check backup .*: y is .*; g stands on .* see to it that /r can be read"):
-        plan_instant.check_verified(check, [f"y is {UNREADABLE}"], "/r")
+        plan_instant_restore.check_verified(check, [f"y is {UNREADABLE}"], "/r")
 
 
 def test_a_chain_in_the_definition_goes() -> None:

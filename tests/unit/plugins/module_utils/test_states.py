@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_states
-from ansible_collections.corral.virt.plugins.module_utils._host import files_members, files_protection
+from ansible_collections.corral.virt.plugins.module_utils._host import files_corosync, files_ha_records
 
 
 class _Libvirt:
@@ -43,7 +43,7 @@ def test_a_guest_is_protected_if_its_definition_is_kept(monkeypatch: pytest.Monk
     found = [{"name": name, "uuid": name} for name in ("kept", "unfit", "plain")]
     monkeypatch.setattr(run_states, "of_guests", lambda *_connection, **_filters: found)
     notes = {"kept": {"problem": ""}, "unfit": {"problem": "its disk is on ext4"}}
-    monkeypatch.setattr(files_protection, "kept", lambda: notes)
+    monkeypatch.setattr(files_ha_records, "kept", lambda: notes)
     for uri, protected in (("qemu:///system", ["kept"]), ("qemu+tls://hyper2/system", [])):
         assert [one["name"] for one in described(uri, links=False)["domains"] if one["protected"]] == protected
 
@@ -55,26 +55,26 @@ def refuse(*_file: t.Any, **_how: t.Any) -> t.NoReturn:
 
 def test_the_members_of_a_cluster_are_those_of_corosync(tmp_path: Path) -> None:
     path = tmp_path / "corosync.conf"
-    assert files_members.members(str(path)) == {}
+    assert files_corosync.members(str(path)) == {}
     nodes = (
         "node {\n\t\tname: a.b\n\t\tring0_addr: 10.0.0.1\n\t\tring1_addr: fd00::1\n\t}\n\tnode {\n\t\tname: c\n\t}\n"
     )
     path.write_text(f"totem {{\n\tcluster_name: x\n}}\nnodelist {{\n\t{nodes}}}\nquorum {{\n\tname: no\n}}\n")
-    assert files_members.members(str(path)) == {"a.b": ["10.0.0.1", "fd00::1"], "c": []}
+    assert files_corosync.members(str(path)) == {"a.b": ["10.0.0.1", "fd00::1"], "c": []}
 
 
 def test_what_a_host_notes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "notes")
-    assert files_protection.kept(path) == {} and files_protection.fencing(path) is None
+    assert files_ha_records.kept(path) == {} and files_ha_records.fencing(path) is None
     monkeypatch.setattr("builtins.open", refuse)
-    assert files_protection.kept(path) == {}, "of a user who may only look"
+    assert files_ha_records.kept(path) == {}, "of a user who may only look"
     monkeypatch.undo()
     entry = {"at": "t", "from": "a", "to": "b", "why": "recovered from a"}
     Path(path).write_text(json.dumps({"u": {"directory": "/srv", "owner": "b", "history": [entry], "problem": ""}}))
     known = {"directory": "/srv", "owner": "b", "resource": "", "problem": "", "history": [entry]}
-    assert files_protection.kept(path) == {"u": known}
+    assert files_ha_records.kept(path) == {"u": known}
     Path(path).write_text(json.dumps({"tested": "t", "devices": {"b": {"ok": False, "says": "", "why": "silent"}}}))
-    assert files_protection.fencing(path) == {
+    assert files_ha_records.fencing(path) == {
         "tested": "t",
         "devices": {"b": {"ok": False, "says": "", "why": "silent"}},
     }

@@ -8,14 +8,14 @@ import typing as t
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._migration import plan_verdict
+from ansible_collections.corral.virt.plugins.module_utils._migration import plan_outcome
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     MigrationHost,
     Move,
     Observation,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrate import Reconcile, aborting, clearing
-from ansible_collections.corral.virt.plugins.module_utils._migration.plan_verdict import Verdict, judge
+from ansible_collections.corral.virt.plugins.module_utils._migration.plan_outcome import Verdict, judge
 
 STATES = [
     "running",
@@ -33,7 +33,7 @@ STATES = [
 FLAGS = ("was_paused", "job_active", "superseded", "complete", "takes_back", "again", "same_host")
 EVERY = [
     Observation(source, dest, begun=begun, **t.cast("dict[str, t.Any]", dict(zip(FLAGS, flags))))
-    for begun in plan_verdict.TABLES
+    for begun in plan_outcome.TABLES
     for source, dest in itertools.product(STATES, STATES)
     for flags in itertools.product((False, True), repeat=len(FLAGS))
 ]
@@ -41,7 +41,7 @@ EVERY = [
 
 def test_every_row_decides_something() -> None:
     """One that never does is a mistake in the order of the table."""
-    for begun, table in plan_verdict.TABLES.items():
+    for begun, table in plan_outcome.TABLES.items():
         mine = [seen for seen in EVERY if seen.begun == begun]
         deciding = {next(number for number, row in enumerate(table) if row.holds(seen)) for seen in mine}
         assert deciding == set(range(len(table)))
@@ -49,7 +49,7 @@ def test_every_row_decides_something() -> None:
 
 def test_no_condition_is_idle() -> None:
     """Turned round, each gives another verdict for something that can be seen."""
-    for begun, table in plan_verdict.TABLES.items():
+    for begun, table in plan_outcome.TABLES.items():
         mine = [seen for seen in EVERY if seen.begun == begun]
         for number, row in enumerate(table):
             if row.when:
@@ -60,7 +60,7 @@ def test_no_condition_is_idle() -> None:
 class _Turned:
     """A row with its condition inverted."""
 
-    def __init__(self, row: plan_verdict.VerdictRow) -> None:
+    def __init__(self, row: plan_outcome.VerdictRow) -> None:
         self._row, self.verdict = row, row.verdict
 
     def holds(self, seen: Observation) -> bool:
@@ -93,7 +93,7 @@ def test_nothing_is_done_to_what_may_run_or_to_the_last_copy() -> None:
             assert seen.source != "postcopy" or (seen.complete and seen.dest == "running")
             assert not seen.takes_back or seen.source != "paused" or seen.dest != "running"
             assert not seen.takes_back or seen.source != "postcopy"
-        if action in plan_verdict.DONE_BY:
+        if action in plan_outcome.DONE_BY:
             assert (
                 seen.begun == "here"
                 and not seen.same_host
@@ -144,8 +144,8 @@ TASKS: list[tuple[Observation, str, str]] = [
 def test_what_a_run_does(seen: Observation, state: str, does: str) -> None:
     verdict = judge(seen)
     try:
-        plan_verdict.check(verdict, "web1", source="hyper1", dest="hyper2", moving="hyper3")
-        result = plan_verdict.task(seen, verdict)
+        plan_outcome.check(verdict, "web1", source="hyper1", dest="hyper2", moving="hyper3")
+        result = plan_outcome.task(seen, verdict)
     except VirtError as error:
         result = str(error)
         assert isinstance(error, NotFound if state == "missing" else Refused)
@@ -381,7 +381,7 @@ def test_what_is_seen_before_a_move_is_told_in_words(
 
 @pytest.mark.parametrize("action", ["resume_dest", "finish_dest", "clean_source", "resume_source", "clean_dest"])
 def test_what_a_verdict_asks_for_is_done(action: str) -> None:
-    assert plan_verdict.following(Verdict("", action, ""), [], late=False) == action
+    assert plan_outcome.following(Verdict("", action, ""), [], late=False) == action
 
 
 def test_a_record_tells_whether_it_moves() -> None:
@@ -396,10 +396,10 @@ def test_a_record_tells_whether_it_moves() -> None:
         (to, False, "none"),
     ]
     assert [
-        plan_verdict.begun(memory, here=here, source_uuid="1111", dest="hyper2") for memory, here, _begun in cases
+        plan_outcome.begun(memory, here=here, source_uuid="1111", dest="hyper2") for memory, here, _begun in cases
     ] == [begun for *_case, begun in cases]
     for memory in ({}, {"moving_from": ""}):  # a source that nobody can name
-        assert plan_verdict.begun(memory, here=False, source_uuid="", dest="hyper2") == "none"
+        assert plan_outcome.begun(memory, here=False, source_uuid="", dest="hyper2") == "none"
 
 
 def seen_as(action: str, meaning: str = "", *, wait: bool = False) -> Verdict:
@@ -424,7 +424,7 @@ def test_each_action_is_taken_once_and_libvirt_waited_for_before() -> None:
             for late in (False, True)
         ],
     ]
-    assert [plan_verdict.following(verdict, acted, late=late) for verdict, acted, late, _next in cases] == [
+    assert [plan_outcome.following(verdict, acted, late=late) for verdict, acted, late, _next in cases] == [
         case[3] for case in cases
     ]
 
@@ -440,42 +440,42 @@ def test_what_was_acted_upon_first_says_why() -> None:
         ([seen_as("resume_dest", "a")], seen_as("rolled_back", "d"), ("stayed", "a")),
         ([seen_as("resume_dest", "a"), seen_as("clean_source", "d")], unseen, ("arrived", "a")),
     ]
-    found = [plan_verdict.outcome(acted, last) for acted, last, _expected in cases]
+    found = [plan_outcome.outcome(acted, last) for acted, last, _expected in cases]
     assert [(verdict.end, verdict.meaning) for verdict in found] == [expected for *_case, expected in cases]
 
 
 def test_only_a_guest_that_stays_moves_after_it_was_settled() -> None:
     result = {
-        action: plan_verdict.foreseen(seen_as(action))
+        action: plan_outcome.foreseen(seen_as(action))
         for action in ("clean_dest", "resume_source", "resume_dest", "nothing")
     }
     assert result == {"clean_dest": True, "resume_source": True, "resume_dest": False, "nothing": False}
-    assert not plan_verdict.foreseen(seen_as("clean_dest", wait=True))
+    assert not plan_outcome.foreseen(seen_as("clean_dest", wait=True))
 
 
 def test_what_failed_is_told_with_what_was_seen() -> None:
-    plan_verdict.check_arrived(seen_as("done"), "web1", "hyper2", "reset", [])
+    plan_outcome.check_arrived(seen_as("done"), "web1", "hyper2", "reset", [])
     with pytest.raises(
         Failed, match=r"^cannot migrate web1 to hyper2: reset\. Seen on both hosts: still there; /a stays$"
     ):
-        plan_verdict.check_arrived(seen_as("rolled_back", "still there"), "web1", "hyper2", "reset", ["/a stays"])
+        plan_outcome.check_arrived(seen_as("rolled_back", "still there"), "web1", "hyper2", "reset", ["/a stays"])
     with pytest.raises(Failed, match=r"reset\. Seen on both hosts: unclear$"):
-        plan_verdict.check_arrived(seen_as("nothing", "unclear"), "web1", "hyper2", "reset", [])
-    error = plan_verdict.unsettled("web1", "hyper2", "reset", Failed("busy"))
+        plan_outcome.check_arrived(seen_as("nothing", "unclear"), "web1", "hyper2", "reset", [])
+    error = plan_outcome.unsettled("web1", "hyper2", "reset", Failed("busy"))
     assert str(error).endswith("hyper2: reset. What it left was not cleaned up: busy; run again")
-    plan_verdict.check_reconciled(seen_as("rolled_back"), "web1", "hyper2")
+    plan_outcome.check_reconciled(seen_as("rolled_back"), "web1", "hyper2")
     for verdict, still in ((seen_as("nothing", "split"), False), (seen_as("done", "split"), True)):
         with pytest.raises(
             Failed, match=r"^cannot resolve the migration of web1 to hyper2: seen on both hosts: split$"
         ):
-            plan_verdict.check_reconciled(verdict, "web1", "hyper2", still=still)
+            plan_outcome.check_reconciled(verdict, "web1", "hyper2", still=still)
 
 
 def test_a_migration_is_ended_only_while_its_guest_is_whole_here() -> None:
     for state in ("running", "paused", "absent", "unreachable"):
-        plan_verdict.check_abort("web1", state)
+        plan_outcome.check_abort("web1", state)
     with pytest.raises(Refused, match="cannot abort the migration of web1: in post-copy the guest would be lost"):
-        plan_verdict.check_abort("web1", "postcopy")
+        plan_outcome.check_abort("web1", "postcopy")
 
 
 def test_what_moves_there_is_cleared_away_unless_its_run_does() -> None:
@@ -499,13 +499,13 @@ def host(name: str, uuid: str, **guests: tuple[str, str]) -> MigrationHost:
     ("dest", "one"), [(("h1", "1"), True), (("h2", "1"), False), (("h1", "2"), False), (("h2", "2"), False)]
 )
 def test_a_host_is_known_by_its_name_and_its_uuid(dest: tuple[str, str], one: bool) -> None:
-    assert plan_verdict.is_one_host(host("h1", "1"), host(*dest)) is one
+    assert plan_outcome.is_one_host(host("h1", "1"), host(*dest)) is one
 
 
 def test_only_the_copies_of_the_guest_itself_are_in_nobodys_way() -> None:
     web2 = ("u1", "running")
-    assert plan_verdict.without_copies(host("h1", "1", web1=("u1", "paused"), web2=web2), "web1", "u1").guests == {
+    assert plan_outcome.without_copies(host("h1", "1", web1=("u1", "paused"), web2=web2), "web1", "u1").guests == {
         "web2": web2
     }
     other = host("h1", "1", web1=("u2", "running"))
-    assert plan_verdict.without_copies(other, "web1", "u1") == other
+    assert plan_outcome.without_copies(other, "web1", "u1") == other

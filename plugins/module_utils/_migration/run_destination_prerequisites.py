@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._core.asking import asked
+from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_host,

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._core.output import agree, some_of
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
-from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshots import named, remedy
+from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshot_names import named, remedy
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import snapshot
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import Located, of_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
