@@ -48,7 +48,8 @@ def _entry(directory: str, key: str, *, moved: bool) -> DiskAside:
         stack.callback(os.close, told)
         alive = not is_free(told)
         note = read(told)
-    taken = note is not None and os.path.lexists(os.path.join(directory, os.path.basename(note.path)))
+    name = os.path.basename(note.path) if note else ""
+    taken = bool(name) and os.path.lexists(os.path.join(directory, name))
     return DiskAside(path + DISK, note, alive, moved, taken)
 
 

@@ -95,9 +95,13 @@ def _refresh(pool: t.Any) -> None:
 def volume_in(connection: Connection, pool: str, name: str) -> str | None:
     """The XML of a volume in a pool; None if there is none."""
     found = active(connection, pool)
-    with contextlib.suppress(NotFound), explained("find volume", f"{name} in pool {pool}"):
+    try:
         return t.cast(str, found.storageVolLookupByName(name).XMLDesc())
-    return None
+    except libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
+            return None
+        with explained("find volume", f"{name} in pool {pool}"):  # the pool may be gone, too
+            raise
 
 
 def volume_at(connection: Connection, path: str) -> str | None:

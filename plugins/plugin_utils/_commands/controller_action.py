@@ -44,7 +44,7 @@ class ControllerAction(ActionBase):
         try:
             return {**result, **self.answer(taken(self, self.options, self.large), task_vars or {})}
         except (VirtError, OSError) as error:
-            raise AnsibleActionFail(printable(str(error))) from error
+            raise AnsibleActionFail(printable(str(error), keep="\n\t")) from error
 
     def answer(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """The result; errors are those of the collection or of the system."""
