@@ -107,6 +107,8 @@ def _of_module(module: str) -> dict[str, Reach | None]:
     names, found = _declared(module), dict[str, Reach | None]()
     for place, spec, holds in places(_options(module)):
         if canonical(place) == place:
+            if not (holds or _is_path(spec) or place in names):
+                raise KeyError(f"reach.yml does not say what {place} of {module} reaches")
             found[place] = None if holds else kinds()["path" if _is_path(spec) else names[place]]
     return {**found, **{place: kinds()[names[place]] for place in map(canonical, _file()["same"]) if place in names}}
 

@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
+from ansible_collections.corral.virt.tests.unit.plugins.module_utils.examples import examples
 
 EVIL = [
     "../../x",
@@ -320,6 +321,7 @@ def test_nonsense_is_no_cpuset(spoken: object) -> None:
         wanted({"name": "web1", "vcpus": {"cpuset": spoken}})
 
 
+@examples(100)
 @given(st.lists(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 40)))
 def test_a_cpuset_reads_back_as_it_was_written(cpus: list[int], out: set[int]) -> None:
     """However it is said, it means the same CPUs, and its own spelling stays as it is."""
