@@ -98,6 +98,11 @@ def doers() -> dict[type[Step], set[object]]:
     return found
 
 
+def test_a_step_has_a_text() -> None:
+    silent = {step for step in STEPS if not step.template and step.__str__ is Step.__str__}
+    assert {name(step) for step in silent} - set(BASES) == set(), "give it a template"
+
+
 @pytest.mark.parametrize("step", STEPS, ids=name)
 def test_a_step_has_one_doer(step: type[Step]) -> None:
     expected = 1
