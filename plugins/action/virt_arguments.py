@@ -64,7 +64,8 @@ class ActionModule(ActionBase):
                 )
             self._check_hosts(action, values, task_vars or {})
             if "gone" in action.arguments:
-                self._check_gone(values, task_vars or {})
+                argument = "confirm_gone" if "confirm_gone" in action.arguments else "confirm"
+                self._check_gone(values, task_vars or {}, argument)
         except BadInput as error:
             text, several = printable("; ".join(error.problems)), [str(printable(one)) for one in error.problems]
             raise AnsibleActionFail(text, result={"problems": several}) from error
@@ -79,8 +80,8 @@ class ActionModule(ActionBase):
         if found := [*action_arguments.unknown_hosts(action, values, members, reachable)]:
             raise action_arguments.BadArguments(found)
 
-    def _check_gone(self, values: Variables, variables: Variables) -> None:
-        """Raises BadInput if a host in `gone` is not dead, or not confirmed."""
+    def _check_gone(self, values: Variables, variables: Variables, argument: str) -> None:
+        """Raises BadInput if a host in `gone` is not dead, or not confirmed by that argument."""
         gone, group = values.get("gone") or [], values["virt_group"]
         if problems := [*dead_hosts.unknown(gone, group, variables["groups"].get(group) or ())]:
             raise BadInput(problems)
@@ -95,8 +96,8 @@ class ActionModule(ActionBase):
         problems += dead_hosts.alive({host: answer["msg"] for host, answer in found.items() if "silent" in answer})
         if problems:
             raise BadInput(problems)
-        if why := dead_hosts.unconfirmed(gone, values.get("confirm") or []):
-            self._confirm(gone, why, ask="confirm" not in values)
+        if why := dead_hosts.unconfirmed(gone, values.get(argument) or [], argument):
+            self._confirm(gone, why, ask=argument not in values)
 
     def _silence(self, host: str, variables: Variables) -> dict[str, t.Any]:
         """`silent`: True if nobody can log in to the host; `msg` is the reason."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, hosted_guests, selection
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import PlaybookAction
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.controller_action import ControllerAction
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import inventory_guests
 from ansible_collections.corral.virt.plugins.plugin_utils._report import terminal
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
+from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
 
 OPTIONS: dict[str, t.Any] = {
     "action": {"type": "str", "required": True},
@@ -44,11 +46,17 @@ class ActionModule(ControllerAction):
         gone = selection.missing(arguments, there) if arguments.get("missing_ok") else []
         for name in map(printable, gone):
             terminal.say(f"{name} is not there")
+        unasked = [*hosts.silent, *hosts.hidden]
+        domains = _domains(action, arguments, hit)
+        if unasked and action.removes and hit:
+            domains = {host: [{**one, "keep_shared": True} for one in its] for host, its in domains.items()}
+            terminal.say(printable(_kept(hit, hosts, arguments)))
         guests = [{"name": copy.name, "uuid": copy.uuid, "host": copy.host, "state": copy.state} for copy in hit]
         return {
             "changed": False,
             "guests": guests,
-            "domains": _domains(action, arguments, hit),
+            "domains": domains,
+            "unasked": unasked,
             "namesakes": selection.namesakes(hit, there),
             "missing": gone,
         }
@@ -62,6 +70,15 @@ class ActionModule(ControllerAction):
 def _said(question: str) -> list[str]:
     terminal.say(printable(question))
     return []
+
+
+def _kept(hit: t.Sequence[hosted_guests.HostedGuest], hosts: hosted_guests.Hosts, arguments: Arguments) -> str:
+    names = some_of([copy.name for copy in hit], hosted_guests.SHOWN)
+    unasked = enumerated([*hosts.silent, *hosts.hidden])
+    return (
+        f"{unasked} may have {names}, too, and did not tell: disks on shared filesystems, and lines in known_hosts, "
+        f"are kept{selection.where_dead(hosts, arguments, 'confirm_gone')}"
+    )
 
 
 def _hosts(arguments: Arguments, answers: t.Mapping[str, t.Any], variables: Arguments) -> hosted_guests.Hosts:

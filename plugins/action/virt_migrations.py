@@ -20,6 +20,10 @@ class ActionModule(virt_migrate.ActionModule):
         result = super().run(tmp, task_vars)
         host = (task_vars or {}).get("inventory_hostname")
         for one in result.get("results") or []:
+            if self._aborts() and not one.get("failed"):
+                for text in (*one.get("steps", ()), *one.get("notes", ())):
+                    terminal.say(printable(f"{host}: {one['name']}: {text}"))
+                continue
             # what failed is in the message of the task, or of the one that sums up
             moved = not one.get("failed") and one["changed"]
             if moved and ("seconds" in one or ("mode" in one and not self._task.check_mode)):

@@ -38,7 +38,7 @@ class ActionModule(ControllerAction):
 
     options, large = OPTIONS, "results"
 
-    def answer(self, options: dict[str, t.Any], _variables: dict[str, t.Any]) -> dict[str, t.Any]:
+    def answer(self, options: dict[str, t.Any], variables: dict[str, t.Any]) -> dict[str, t.Any]:
         """Build the report; print it, or write it."""
         kind = options["kind"]
         form = "table" if kind in _TABLES and options["format"] == "seed" else options["format"]
@@ -52,9 +52,10 @@ class ActionModule(ControllerAction):
             if isinstance(found, dict) and not found.get("failed")
         }
         missing = [host for host in options["group"] if host not in hosts]
-        text, shown = _built(kind, form, hosts, missing, options["guest"])
-        if options["guest"] and not text:
-            raise AnsibleActionFail(_unknown(options["guest"], hosts))
+        hidden = [host for host in missing if host not in variables["ansible_play_hosts_all"]]
+        if unknown := _unknown(options["guest"] or (), hosts, missing, hidden):
+            raise AnsibleActionFail(unknown)
+        text, shown = _built(kind, form, hosts, missing, hidden, options["guest"])
         result: dict[str, t.Any] = {"changed": False, "text": text, "missing": missing}
         if options["out"]:
             result["out"] = os.path.abspath(os.path.expanduser(options["out"]))
@@ -73,22 +74,31 @@ class ActionModule(ControllerAction):
         return result
 
 
-def _unknown(guests: t.Sequence[str], hosts: t.Mapping[str, t.Mapping[str, t.Any]]) -> str:
-    """The message that no host has these guests, with similar names."""
+def _unknown(
+    guests: t.Sequence[str],
+    hosts: t.Mapping[str, t.Mapping[str, t.Any]],
+    missing: t.Sequence[str],
+    hidden: t.Sequence[str],
+) -> str:
+    """The message that no host has some of these guests, with similar names; empty if all of them are found, or if a
+    host that did not answer may have the rest.
+    """
+    names = {host: report_data.guests_of(found) for host, found in sorted(hosts.items())}
+    absent = [guest for guest in guests if not any(guest in pair for found in names.values() for pair in found)]
+    if missing and len(absent) < len(guests):
+        return ""
+    near = {host: _texts(found.get("similar")) for host, found in hosts.items()}
     there = [
         hosted_guests.HostedGuest(host, name, "", "")
-        for host, found in sorted(hosts.items())
-        for name in sorted(_names(found))
+        for host, found in names.items()
+        for name in sorted({*(name for name, _uuid in found), *near[host]})
     ]
-    answered = hosted_guests.Hosts("", tuple(sorted(hosts)))
-    return str(printable("; ".join(selection.unknown(name, there, answered) for name in guests)))
+    asked = hosted_guests.Hosts("", tuple(names), tuple(one for one in missing if one not in hidden), tuple(hidden))
+    return str(printable("; ".join(selection.unknown(name, there, asked) for name in absent)))
 
 
-def _names(found: t.Mapping[str, t.Any]) -> set[str]:
-    """Names of a host's guests, as far as it answered."""
-    domains, similar = ([*(found.get(key) or ())] for key in ("domains", "similar"))
-    names = [*(guest.get("name") for guest in domains if isinstance(guest, dict)), *similar]
-    return {name for name in names if isinstance(name, str)}
+def _texts(found: object) -> list[str]:
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def _unreadable(kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], guests: t.Collection[str] | None) -> list[str]:
@@ -102,15 +112,14 @@ def _built(
     form: str,
     hosts: t.Mapping[str, t.Mapping[str, t.Any]],
     missing: t.Sequence[str],
+    hidden: t.Sequence[str],
     guests: t.Collection[str] | None,
 ) -> tuple[str, str]:
-    """The report, and its form for a terminal; both empty if none of the guests exists."""
+    """The report, and its form for a terminal."""
     if form == "seed":
-        text = report_text.text(kind, hosts, missing, guests)
+        text = report_text.text(kind, hosts, missing, guests, hidden)
         return text, text
-    report = report_data.data(kind, hosts, missing, guests)
-    if guests and not any(host.get("guests") for host in report["hosts"]):
-        return "", ""
+    report = report_data.data(kind, hosts, missing, guests, hidden)
     if form == "json":
         text = json.dumps(report, indent=2)
         return text, text

@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.os_errors impo
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import check_names
 from ansible_collections.corral.virt.plugins.module_utils._tls.run_tls_arguments import OPTIONS
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.certifier import Certifier
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.host_trust import HeldLists
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.host_trust import HeldLists, planned_revocations
 from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 from ansible_collections.corral.virt.plugins.plugin_utils._report.safe_results import UntrustedAction
@@ -46,6 +46,7 @@ class ActionModule(UntrustedAction):
             hosts,
             held=HeldLists(self, variables, params).survey,
             warn=lambda sentence: Display().warning(printable(sentence)),
+            planned=lambda: planned_revocations(params),
         )
         try:
             _place(params)
@@ -89,7 +90,7 @@ def _place(params: Variables) -> None:
         params.update(ca_dir=os.path.join(C.DEFAULT_LOCAL_TMP, "corral-ca"), controller=False)
     elif not (params["ca_certificate"] or params["qemu_ca_certificate"] or os.path.exists(params["ca_dir"])):
         raise Refused(
-            f"cannot keep a certificate authority in {params['ca_dir']}: the home directory cannot be written. Set "
+            f"cannot keep a certificate authority in {params['ca_dir']}: the home directory cannot be written; set "
             "ca_dir (pki_ca_dir of role pki, CORRAL_VIRT_CA_DIR) to the directory of the authority, or set its texts: "
             "ca_certificate, ca_key, qemu_ca_certificate and qemu_ca_key (pki_ca_certificate, ...)"
         )
@@ -99,7 +100,8 @@ def _inventory(variables: t.Mapping[str, t.Any]) -> str:
     """The machine and inventory file that a host comes from; empty if unknown. A path is unique on one machine only."""
     source = variables.get("inventory_file")
     machine = Path("/etc/machine-id")
-    return f"{machine.read_text().strip() if machine.exists() else os.uname().nodename}:{source}" if source else ""
+    name = machine.read_text().strip() if machine.exists() else os.uname().nodename
+    return f"{name}:{source}" if source else ""
 
 
 def _inventories(params: Variables, variables: Variables, hosts: t.Collection[str]) -> set[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Kept in step with plugins/module_utils/_core/run_module.py."""
+    """Fragments of documentation; keep them in step with plugins/module_utils/_core/run_module.py."""
 
     DOCUMENTATION = r"""
 options:

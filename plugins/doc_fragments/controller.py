@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Kept in step with plugins/plugin_utils/_placement/reported_hosts.py."""
+    """Fragments of documentation; keep them in step with plugins/plugin_utils/_placement/reported_hosts.py."""
 
     DOCUMENTATION = r"""
 options: {}

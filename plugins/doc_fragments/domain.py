@@ -598,6 +598,10 @@ remove_storage:
   - With a C(uri) of another machine, and in pools that are no directories, nothing is moved. The users are asked
     again right before the deletion, but its files are not read, so an overlay outside its pools, or a link to a disk,
     is not seen.
+keep_shared:
+  - With O(remove_storage=true), keep disks on filesystems that other hosts may mount, such as NFS, with a note that has
+    the command that deletes them. A guest of another host may use them, and be off.
+  - The playbook C(corral.virt.purge) sets this where not all hypervisors have answered.
 keep_removed_h:
   - With O(remove_storage=true), hours (V(0) to V(8760)) for which deleted disks are kept in C(.corral/.removed) of
     their directory, together with a note. V(0) deletes them at once. The next removal of a guest with its disks on the

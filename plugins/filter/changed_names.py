@@ -15,7 +15,8 @@ description:
   - Returns which of the guests that M(corral.virt.virt_find) has found were removed, and which were renamed, as
     M(corral.virt.virt_known_hosts) takes it.
   - A guest counts if its own hypervisor did not fail for it. A renamed guest is left out if another guest has its old
-    name, because the key may belong to that guest.
+    name, because the key may belong to that guest. No guest counts as removed if not all hypervisors have answered,
+    because one of them may have it.
 positional: _input, results
 options:
   _input:

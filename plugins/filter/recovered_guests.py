@@ -26,7 +26,7 @@ options:
     type: dict
     required: true
   arguments:
-    description: C(host), C(confirm_dead), C(fence), C(guests) and C(from_backup) of the playbook.
+    description: C(host), C(confirm_dead), C(fence), C(guests), C(from_backup) and C(gone) of the playbook.
     type: dict
     required: true
   fence:
@@ -35,8 +35,8 @@ options:
     required: true
   found:
     description: Results of M(corral.virt.virt_backup_info) with its option C(needs) (C(backups)) and of
-      M(corral.virt.virt_host_info) (C(hosts)), by living hypervisor, hypervisors that did not answer (C(silent)), and
-      whether the dead one is in the inventory (C(known)).
+      M(corral.virt.virt_host_info) (C(hosts)), by living hypervisor, hypervisors that did not answer (C(silent)),
+      those that C(--limit) excludes (C(hidden)), and whether the dead one is in the inventory (C(known)).
     type: dict
     default: {}
 """

@@ -19,7 +19,8 @@ description:
     of the qcow2 and a checkpoint of libvirt, and the next points hold only that.
   - When the changes are unknown, all of the disk is copied, and the result says why (RV(results[].disks)). This
     happens with raw disks, new disks, a changed size, a guest that is off, or when QEMU was killed.
-  - A guest that is off and was not written since its last point gets no new one.
+  - A guest that is off, has all its disks in files, and was not written since its last point gets no new one. A
+    device is always copied, as nothing tells what was written to it.
   - The agent of a running guest, if it has one, freezes the filesystems for the moment in which the backup begins. The
     host thaws them after 30 seconds if the run dies meanwhile.
   - A point has the guest's definition, UEFI variables, TPM state and cloud-init seed as well. It holds every secret of
@@ -41,6 +42,8 @@ options:
     description:
       - Directory of the repository. It must exist, and be empty the first time. QEMU's user must be able to pass
         through the directories above it, and nobody but its owner may write to it.
+      - If it is empty, or another repository, and this host has put the last backup of the guest there, its filesystem
+        may not be mounted, and there is no backup. O(full=true) begins anew there.
       - Use a filesystem of another disk or host. A backup beside the guest's disk is lost with it.
     type: path
     required: true
@@ -50,7 +53,8 @@ options:
     choices: [present, absent]
     default: present
   point:
-    description: ID of the point to delete, with O(state=absent). A point that others stand on is not deleted.
+    description: ID of the point to delete, with O(state=absent), also a damaged one. A point that others stand on is
+      not deleted. If the guest is gone, the error names the directory of its points.
     type: str
   quiesce:
     description: V(auto) asks a connected agent to freeze the filesystems, and adds a note if there is none, or it does
@@ -66,12 +70,13 @@ options:
     default: 30
   full:
     description: Copy all of each disk, for instance after V(verify) of M(corral.virt.virt_backup_info) has found a
-      damaged point, on which later ones would stand.
+      damaged point, on which later ones would stand, or to begin anew in a repository that has lost its backups.
     type: bool
     default: false
   keep:
     description: Delete older points, and keep the newest of each period (UTC), for so many periods. The newest of all,
-      and points that a kept one stands on, are always kept.
+      and points that a kept or a damaged one stands on, are always kept. Nothing is deleted, and a note says so, if a
+      point is dated more than a day in the future, by a clock that was ahead.
     type: dict
     suboptions:
       hourly: {description: For how many hours., type: int}

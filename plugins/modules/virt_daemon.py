@@ -32,6 +32,15 @@ options:
       - Settings of the daemon, for C(libvirtd.conf), or for C(virtqemud.conf) and C(virtproxyd.conf).
       - An empty dictionary removes the block. By default the files stay unchanged.
     type: dict
+  machine_uuid:
+    description:
+      - Whether to have libvirt take the UUID of the host from C(/etc/machine-id) if the firmware has none, as on many
+        ARM boards. By itself, libvirt makes another one each time that it starts there, and what is recorded with the
+        UUID of a host, such as the owner of a guest, then seems to be from another host.
+      - Added to O(daemon_settings), which must be specified, unless C(host_uuid) or C(host_uuid_source) is set there or
+        in the file. Without a valid C(/etc/machine-id), nothing is added.
+    type: bool
+    default: false
   qemu_settings:
     description:
       - Settings of the QEMU driver, for C(qemu.conf).

@@ -31,7 +31,8 @@ description:
   - One line shows how far the copy is. The module goes on if the connection to the host breaks, or the controller dies;
     a second run is refused until it has ended.
   - Guests with snapshots, checkpoints or a saved state, encrypted disks, and disks on which another block job works are
-    refused. Another block device than a logical volume can be moved from; it is kept.
+    refused. A LUKS disk in a V(raw) file moves to another pool of files while its guest is off. Another block device
+    than a logical volume can be moved from; it is kept.
   - This module must run on the host of the guest. The pool must be of type V(dir), V(fs), V(netfs) or V(logical).
 options:
   guest:

@@ -73,6 +73,11 @@ missing:
   returned: success
   type: list
   elements: str
+unasked:
+  description: Hypervisors that C(--limit) excludes, or that did not answer. One of them may have the same guest.
+  returned: success
+  type: list
+  elements: str
 namesakes:
   description: Names of these guests that hypervisors have more than once.
   returned: success

@@ -23,8 +23,9 @@ description:
     rule denies it there, the module refuses.
   - In nftables the rules go to the beginning of every chain of the configuration that drops incoming packets, because
     an accept in another table does not override the drop. The module stores them in C(/etc/corral-virt/firewall.nft),
-    and the configuration includes this file at its end. A chain that drops all other packets is refused if neither the
-    configuration nor a file that it includes defines the chain.
+    and the configuration includes this file at its end. Where others have added text below that line since, the module
+    moves it there. A chain that drops all other packets is refused if neither the configuration nor a file that it
+    includes defines the chain.
   - The module only adds rules that accept packets, so it never closes the connection that it runs over.
   - The role P(corral.virt.firewall#role) finds the sources in the inventory.
 options:

@@ -42,7 +42,8 @@ options:
     description:
       - V(present) ensures that the image or disk exists. An existing disk keeps its content, whatever O(clone) says.
       - V(absent) removes the image with all its contents, unless a disk in an active pool or a guest of the host uses
-        one of them as its backing file. It removes a disk only with O(remove_storage), and only if no guest has it, no
+        one of them as its backing file, or a process of any host has it open. See O(used_elsewhere) for a pool on a
+        shared filesystem. It removes a disk only with O(remove_storage), and only if no guest has it, no
         image in an active pool is based on it, and no process has it open.
       - V(rebased) makes the current content of O(image) the backing file of the disk. The guest sees the same content
         as before; the differences are copied into the disk. Refused while a guest runs with it.
@@ -193,9 +194,18 @@ options:
   prune:
     description:
       - Remove earlier contents of this image that no disk in a pool and no guest of the host uses as a backing file,
-        and from which no disk is being created. RV(notes) lists the contents that are kept.
+        which no process of any host has open, and from which no disk is being created. RV(notes) lists the contents
+        that are kept.
+      - In a pool on a filesystem that other hosts may mount, such as NFS, nothing is removed without O(used_elsewhere).
+        The playbook C(corral.virt.images) asks all hosts, and sets it.
     type: bool
     default: false
+  used_elsewhere:
+    description:
+      - The contents that disks or guests of other hosts use, by file name, each with a user, such as V(guest web1 on
+        hyper2). O(prune) keeps them, and O(state=absent) is refused. V({}) means that no other host uses any.
+      - It counts only in a pool on a filesystem that other hosts may mount.
+    type: dict
   max_size:
     description:
       - Maximum size of the image, such as V(20GiB); a bare number is in GiB. It limits the transferred file, the

@@ -22,6 +22,10 @@ options:
     description: Storage pool; a directory on the machine on which the module runs.
     type: str
     default: default
+  missing_ok:
+    description: A pool that the host does not have is no failure; it has no images then.
+    type: bool
+    default: false
 seealso:
   - module: corral.virt.virt_image
 """
@@ -37,6 +41,15 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+missing:
+  description: Whether the host does not have the pool.
+  returned: with O(missing_ok)
+  type: bool
+shared_mounts:
+  description: Where filesystems are mounted that other hosts may mount. A guest may use files of the pool there.
+  returned: with O(missing_ok), if the host does not have the pool
+  type: list
+  elements: str
 images:
   description: The images, by name.
   returned: success
@@ -45,6 +58,8 @@ images:
   contains:
     name: {description: Name in the pool., type: str, returned: always}
     pool: {description: The pool., type: str, returned: always}
+    shared: {description: 'Kind of the filesystem if other hosts may mount it, such as nfs4; null if it is local.',
+      type: str, returned: always}
     content: {description: File that the name points to., type: str, returned: always}
     source: {description: 'Where it was fetched from, without user, password and query.', type: str, returned: always}
     checksum: {description: Digest of the source., type: str, returned: always}
@@ -67,16 +82,20 @@ from ansible_collections.corral.virt.plugins.module_utils._core.run_module impor
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._image import run_image_list
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
 
-OPTIONS = {**URI_OPTION, "pool": {"type": "str", "default": POOL}}
+OPTIONS = {**URI_OPTION, "pool": {"type": "str", "default": POOL}, "missing_ok": {"type": "bool", "default": False}}
 
 
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module), opened(module.params["uri"]) as connection:
-        found = run_image_list.described(connection, module.params["pool"])
-    module.exit_json(changed=False, images=found)
+        found = run_image_list.described(connection, module.params["pool"], missing_ok=module.params["missing_ok"])
+    answer: dict[str, object] = {"missing": found is None} if module.params["missing_ok"] else {}
+    if found is None:
+        answer["shared_mounts"] = locks.shared_mounts()
+    module.exit_json(changed=False, images=found or [], **answer)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,8 @@ options:
     description:
       - V(aborted) aborts a running migration of the guest to O(dest), and removes what an interrupted migration created
         there. It is refused in post-copy, because the guest would be lost.
+      - On O(dest) itself, V(aborted) ends the migration of a guest that has arrived and run there, for when its source
+        is gone for good and cannot end it.
     type: str
     choices: [present, aborted]
     default: present
@@ -241,7 +243,7 @@ dirty_rate_mib_s:
   type: int
 notes:
   description: Notes on the migration, such as whether it can converge.
-  returned: when it moves
+  returned: when it moves, or with O(state=aborted)
   type: list
   elements: str
 bytes_sent: {description: Bytes of memory and disks that were sent., returned: when it moved live, type: int}

@@ -605,7 +605,7 @@ notes:
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._network.run_networks import API
+from ansible_collections.corral.virt.plugins.module_utils._network.run_network_verbs import API
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_module
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec
 

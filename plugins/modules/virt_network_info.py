@@ -87,8 +87,8 @@ networks:
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
-from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import (
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network import NETWORK_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_network_lookup import (
     NETWORK_TYPE,
     leases,
     networks,

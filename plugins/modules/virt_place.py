@@ -15,6 +15,10 @@ description:
   - Checks all options of all guests first, as M(corral.virt.virt_domain) would, and reports every problem.
   - An existing guest stays where it is. While a host of O(group) is unreachable, a guest that is not seen to run
     elsewhere is deferred, not created or started a second time.
+  - Of several guests with one name, the one with the C(uuid) of its item is meant, else the one on the C(host) of its
+    item; without these none is created or changed, and the guest is deferred. So is a guest of which copies are off on
+    several hosts, without the C(host).
+  - A guest whose UUID runs on another host under another name is deferred, too.
   - An existing guest that is off and that the same batch starts (C(state=running)) counts in full on its host.
   - A new guest with the name of a host in the inventory is refused, unless that host is in the group C(guests).
   - Without O(leave), warns for each member of a cluster with Pacemaker (role P(corral.virt.cluster#role)) after whose
@@ -56,6 +60,11 @@ options:
     description: All hypervisors, including unreachable ones. Defaults to the keys of O(hosts).
     type: list
     elements: str
+  gone:
+    description: Hypervisors of O(group) that are known to be dead. Guests are placed as if these did not exist.
+    type: list
+    elements: str
+    default: []
   leave:
     description:
       - Hypervisors to evacuate, for example before maintenance. They also take no new guests. All of them must have
@@ -144,7 +153,14 @@ stays:
   type: list
   elements: dict
 deferred:
-  description: Guests that are not created now because a host that may have them is unreachable.
+  description: Guests that are neither created nor changed now, because a host that may have them is unreachable, they
+    are being migrated, or it is not known which of several guests or copies is meant. The others are placed.
+  returned: success
+  type: list
+  elements: str
+unclear:
+  description: A line for each guest of RV(deferred) of which it is not known which of several guests or copies is
+    meant, with what chooses one.
   returned: success
   type: list
   elements: str

@@ -247,7 +247,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.run_module impor
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_module
 from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_options import argument_spec
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
-from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_pool_verbs import API
 
 OPTIONS = {**URI_OPTION, **argument_spec(POOL.schema)}
 

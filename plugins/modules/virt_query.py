@@ -144,7 +144,7 @@ import contextlib
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._guest import run_report
+from ansible_collections.corral.virt.plugins.module_utils._guest import run_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 
 OPTIONS = {
@@ -164,8 +164,8 @@ def main() -> None:
             connection = stack.enter_context(opened(params["uri"]))
         except Failed:  # where this user may not even read, the next line says why
             connection, read_only = stack.enter_context(opened(params["uri"], readonly=True)), True
-        search = run_report.Search(params["names"], params["wait_timeout"])
-        result = run_report.guests(connection, search, None if read_only else gate, load=params["load"])
+        search = run_query.Search(params["names"], params["wait_timeout"])
+        result = run_query.guests(connection, search, None if read_only else gate, load=params["load"])
     for note in result["notes"]:
         module.warn(note)
     module.exit_json(**result, read_only=read_only)

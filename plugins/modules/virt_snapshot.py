@@ -26,7 +26,8 @@ description:
   - Deleting a snapshot merges what the guest has written since into the backing file, while the guest runs or is off.
     The guest sees no difference. A merge that has begun can only be finished. The next run finishes an interrupted one.
   - V(reverted) throws away what the guest has written since, so it requires O(confirm). These files are kept for
-    O(keep_reverted_h) in a directory beside them. The guest's definition goes back, too, except for its name and the
+    O(keep_reverted_h) in a directory beside them. What it has written to a disk that was detached since stays where it
+    is, and a note names the file. The guest's definition goes back, too, except for its name and the
     collection's record. A running guest is switched off for it, and started again with O(run). Each run of the task
     reverts.
   - Reverting to the newest snapshot of disks works with every libvirt. Reverting to one with memory, or to one that has
@@ -79,7 +80,7 @@ options:
     type: path
   keep:
     description: Delete older snapshots that were named by their time, and keep the newest of each period (UTC), for so
-      many periods. The newest of all is always kept.
+      many periods. The newest of all, and the one that this run takes, are always kept.
     type: dict
     suboptions:
       hourly: {description: For how many hours., type: int}

@@ -25,6 +25,11 @@ options:
     description: Names of guests. Without it, all guests of the host that have snapshots.
     type: list
     elements: str
+  missing_ok:
+    description: Do not fail for guests that the host does not have, since another host may have them. They are in
+      RV(missing).
+    type: bool
+    default: false
 seealso:
   - module: corral.virt.virt_snapshot
 """
@@ -86,13 +91,18 @@ guests:
         files: {description: All files that are there for it., type: list, elements: str, returned: always}
         size_bytes: {description: Bytes that these take., type: int, returned: always}
         merge_bytes: {description: Bytes that deleting it merges., type: int, returned: always}
+missing: {description: Those of O(guests) that the host does not have., returned: success, type: list, elements: str}
 """
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._snapshot import run_snapshot_info
 
-OPTIONS = {**URI_OPTION, "guests": {"type": "list", "elements": "str"}}
+OPTIONS = {
+    **URI_OPTION,
+    "guests": {"type": "list", "elements": "str"},
+    "missing_ok": {"type": "bool", "default": False},
+}
 
 
 def main() -> None:
@@ -100,10 +110,10 @@ def main() -> None:
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
     with failures(module):
         with opened(module.params["uri"], readonly=True) as connection:
-            found = run_snapshot_info.read(connection, module.params["guests"])
+            found = run_snapshot_info.read(connection, module.params["guests"], module.params["missing_ok"])
         for warning in found["warnings"]:
             module.warn(warning)
-        module.exit_json(changed=False, guests=found["guests"])
+        module.exit_json(changed=False, guests=found["guests"], missing=found["missing"])
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ options:
         the host.
       - V(revoked) revokes all valid certificates of O(name), or of all names that are not in O(hypervisors). It changes
         files below O(ca_dir) and connects to no host. A host refuses these certificates after this module has run on it
-        with V(present), and closes connections that clients with such certificates have open.
+        with V(present), and closes connections that clients with such certificates have open. In check mode, nothing is
+        written, and later tasks of the same run with V(present) show what they would change because of it.
     type: str
     choices: [present, revoked]
     default: present

@@ -37,7 +37,7 @@ options:
     description:
       - V(present) - there, with its content if it is new.
       - V(absent) - deleted. Refused while a guest of the host uses it (stored, running, saved, in a snapshot or
-        backup), or another volume stands on it.
+        backup), another volume stands on it, or a process of any host has it open.
     type: str
     choices: [present, absent]
     default: present
@@ -45,7 +45,8 @@ options:
     description:
       - Size that a guest sees, in MiB or with a unit, such as V(20GiB).
       - A volume that is smaller grows. One that is larger is refused, unless O(shrink) is set.
-      - Refused while a running guest uses the volume. M(corral.virt.virt_domain) grows disks of running guests.
+      - Refused while a running guest uses the volume, or a process of any host has it open. M(corral.virt.virt_domain)
+        grows disks of running guests.
       - Required for a new volume without content.
     type: raw
   format:
@@ -145,7 +146,14 @@ EXAMPLES = r"""
     pool: default
     capacity: 20GiB
 
-- name: Create an encrypted one
+- name: Keep the passphrase of an encrypted volume
+  corral.virt.virt_secret:
+    name: /var/lib/libvirt/images/accounts.luks
+    usage: volume
+    value: "{{ vault_accounts_passphrase }}"
+  register: passphrase
+
+- name: Create an encrypted volume
   corral.virt.virt_volume:
     name: accounts.luks
     pool: default

@@ -34,6 +34,13 @@ options:
       - Applying these arguments changes nothing.
     type: bool
     default: false
+  users_of:
+    description:
+      - Absolute paths of files. Instead of volumes, return who uses these files on this host (guests, stored, running,
+        saved, with snapshots and backup jobs; volumes on top of them; loop devices), whether or not they are in a pool.
+      - This tells of other hosts whether they use a volume on a filesystem that they share.
+    type: list
+    elements: path
 seealso:
   - module: corral.virt.virt_volume
   - module: corral.virt.virt_pool_info
@@ -62,6 +69,8 @@ volumes:
     name: {description: Name., type: str, returned: always}
     pool: {description: Name of the pool., type: str, returned: always}
     path: {description: Path of the file or device., type: str, returned: always}
+    shared: {description: 'Kind of its filesystem if other hosts may mount it, such as nfs4; null if it is local, or on
+      another machine.', type: str, returned: always}
     capacity: {description: Size that a guest sees., type: str, returned: always}
     format: {description: Format of the file., type: str, returned: if it has one}
     encryption: {description: How it is encrypted., type: str, returned: if it is}
@@ -72,30 +81,49 @@ volumes:
       description: Arguments of M(corral.virt.virt_volume) that describe the volume.
       type: dict
       returned: with O(arguments)
+users:
+  description: A user of each file, by path; null if there is none.
+  returned: with O(users_of)
+  type: dict
 """
+
+import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import URI_OPTION, Module, failures
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun_info
 from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume import VOLUME_SCHEMA, sizes
 from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume import VOLUME_TYPE, volumes
+from ansible_collections.corral.virt.plugins.module_utils._volume.run_volume_users import sharing, users
 
-OPTIONS = {**URI_OPTION, **run_noun_info.options(VOLUME_SCHEMA)}
+OPTIONS = {
+    **URI_OPTION,
+    **run_noun_info.options(VOLUME_SCHEMA),
+    "users_of": {"type": "list", "elements": "path"},
+}
 
 
 def main() -> None:
     """Open, read, tell."""
     module = Module(argument_spec=OPTIONS, supports_check_mode=True)
-    rows, problems = [], list[str]()
-    with failures(module):
-        with opened(module.params["uri"]) as connection:  # a refresh is no question
+    answer, problems = dict[str, t.Any](), list[str]()
+    with failures(module), opened(module.params["uri"]) as connection:  # a refresh is no question
+        if module.params["users_of"] is not None:
+            answer = {"volumes": [], "users": users(connection, module.params["users_of"])}
+        else:
             found = volumes(connection, module.params["pool"], module.params["name"], problems)
+            shared = sharing(connection)
             rows = run_noun_info.rows(
-                VOLUME_SCHEMA, VOLUME_TYPE, found, module.params, lambda _volume, its: sizes(its.xml)
+                VOLUME_SCHEMA,
+                VOLUME_TYPE,
+                found,
+                module.params,
+                lambda volume, its: {**sizes(its.xml), "shared": shared(volume.path())},
             )
+            answer = {"volumes": rows}
     for problem in problems:
         module.warn(problem)
-    module.exit_json(changed=False, volumes=rows)
+    module.exit_json(changed=False, **answer)
 
 
 if __name__ == "__main__":

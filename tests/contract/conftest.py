@@ -70,4 +70,5 @@ def hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> t.Iterator[tuple[H
     monkeypatch.setattr(
         run_endpoints, "host", lambda connection: dataclasses.replace(host(connection), uuid=connection.uuid)
     )
+    monkeypatch.setattr(run_endpoints, "identity", lambda connection: (connection.uuid, "hyper"))
     yield from two_hosts()

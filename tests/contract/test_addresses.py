@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
     run_guest,
     run_guest_options,
     run_guests,
-    run_report,
+    run_query,
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
@@ -166,7 +166,7 @@ def test_nothing_is_written_into_guests_of_others_until_they_are_named(connectio
 def test_a_report_records_what_it_shows(connection: t.Any) -> None:
     converged(connection, {"name": "web2", "tags": ["front"]}, {"name": "off", "state": "shutdown"})
     result = [
-        run_report.guests(connection, run_report.Search(None, 1), gate, load=load)
+        run_query.guests(connection, run_query.Search(None, 1), gate, load=load)
         for gate, load in ((Gate(check_mode=True), False), (Gate(check_mode=False), True), (None, False))
     ]
     assert [one["changed"] for one in result] == [True, True, False]
@@ -176,10 +176,10 @@ def test_a_report_records_what_it_shows(connection: t.Any) -> None:
     assert shown[0]["web2"]["addresses"] == shown[1]["web2"]["addresses"] == shown[2]["web2"]["addresses"] != []
     assert shown[1]["web2"].keys() - shown[0]["web2"].keys() == {"cpu_percent"}
     assert ["host" in one for one in result] == [False, True, False] and result[1]["host"]["cpus"] > 0
-    [one] = run_report.guests(connection, run_report.Search(["off"], 1), None, load=False)["domains"]
+    [one] = run_query.guests(connection, run_query.Search(["off"], 1), None, load=False)["domains"]
     assert (one["name"], one["state"], one["addresses"]) == ("off", "shutdown", [])
     similar = [
-        run_report.guests(connection, run_report.Search([name], 1), None, load=False)["similar"]
+        run_query.guests(connection, run_query.Search([name], 1), None, load=False)["similar"]
         for name in ("off", "web3", "x")
     ]
     assert similar[0] == similar[2] == [] and "web2" in similar[1], "of a name that is not there"

@@ -264,6 +264,29 @@ def test_all_hosts_are_asked_what_is_revoked_before_one_is_written_to(hosts: Hos
     assert not any(again[name]["changed"] for name in ("h0", "h1")) and "forgotten" not in hosts.stdout
 
 
+@pytest.mark.parametrize("revoked", ["{{ item }}", None], ids=["by name", "absent"])
+def test_a_check_of_a_revocation_has_what_the_run_changes_on_each_host(hosts: Hosts, revoked: str | None) -> None:
+    """As rotate_certificates and the role pki do it: revoke once, then visit all hosts."""
+    hosts.certify(hosts.first)
+    whom = {"name": revoked} if revoked else {"hypervisors": ["h1"]}
+    hosts.hosts(
+        hyper={name: {"ansible_host": f"10.0.0.{name[1:]}", "root": str(hosts.place / name)} for name in ("h1",)}
+    )
+    revoke = {"state": "revoked", "ca_dir": str(hosts.first), **whom}
+    visit = {"pki_dir": "{{ root }}", "qemu_group": "root", "ca_dir": str(hosts.first)}
+    tasks = (
+        {"corral.virt.virt_tls": revoke, "loop": ["h2"], "run_once": True},
+        {"corral.virt.virt_tls": visit, "register": "told"},
+    )
+    before = hosts.files("h1")
+    checked = hosts.run(*tasks, options=["--check"])["h1"]
+    assert hosts.files("h1") == before and not (hosts.first / "revoked").exists()
+    assert checked["steps"] == ["set whom libvirt trusts (refuses)", "set whom qemu trusts (refuses)"]
+    assert not hosts.run(*tasks[1:], options=["--check"])["h1"]["changed"], "a note is of one run"
+    assert hosts.run(*tasks)["h1"]["steps"] == checked["steps"]
+    assert not hosts.run(*tasks, options=["--check"])["h1"]["changed"]
+
+
 def test_a_list_that_cannot_be_read_is_told(hosts: Hosts) -> None:
     """It is not taken for none."""
     (hosts.place / "h2/CA/cacrl.pem").unlink()

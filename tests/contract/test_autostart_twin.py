@@ -6,9 +6,14 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
-from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate
-from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
+from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_host_bindings
+from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate, run_migrate
+from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
+from ansible_collections.corral.virt.plugins.module_utils._xml import names
+from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, options
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 FAILED = ("Connection reset by peer", 0.0)
@@ -80,3 +85,50 @@ def test_a_guest_without_autostart_gets_none(hosts: tuple[Host, Host], monkeypat
     monkeypatch.setattr(libvirt_migrate, "run", lambda *_told: FAILED)
     converge(*hosts)
     assert not guest(source).autostart()
+
+
+@pytest.mark.parametrize(
+    ("state", "let_run", "refused"),
+    [
+        ("running", "", False),
+        ("paused", "1700000000.0", False),
+        ("shutdown", "1700000000.0", False),
+        ("shutdown", "", False),
+        ("reserved", "1700000000.0", False),
+        ("paused", "", False),
+        ("reserved", "", True),
+    ],
+)
+def test_a_migration_whose_source_is_gone_is_ended_where_the_guest_is(
+    hosts: tuple[Host, Host], state: str, let_run: str, refused: bool
+) -> None:
+    """It must have run there, or have its own definition: else what is there may be less than it had."""
+    _source, dest = hosts
+    moved = {"moving": "hyper2", "moving_from": "1111", "moving_seal": names.sealed(UUID), "moving_autostart": "yes"}
+    dest.add("web1", UUID, state, **moved, moving_let_run=let_run)
+    before = dest.look(UUID)
+    told = converge(dest, dest, state="aborted")
+    assert ("nothing shows that all of it came here" in told) == refused and bool(told) == refused
+    if refused:
+        assert dest.look(UUID) == before
+        return
+    recorded = fields_record.read(guest(dest).XMLDesc())
+    assert not {"moving", "moving_let_run"} & {*recorded}, "else a source that comes back would be called superseded"
+    assert guest(dest).autostart()
+    assert not xml_host_bindings.is_reserved(guest(dest).XMLDesc()), "it could not be started"
+    assert converge(dest, dest, state="aborted") == ""
+
+
+def test_a_source_with_another_uuid_needs_no_destination_to_be_told_from_it(hosts: tuple[Host, Host]) -> None:
+    """libvirt draws a new one at each start on a machine without SMBIOS."""
+    source, _dest = hosts
+    source.add("web1", UUID, "running", moving="hyper2", moving_from="earlier", moving_seal=names.sealed(UUID))
+
+    def opened(end: str) -> Host:
+        if end == "there":
+            raise Failed("no route to host")
+        return source
+
+    endpoints, gate = Endpoints("here", "there", opened), Gate(check_mode=False)
+    with pytest.raises(Failed, match="one host cannot be reached"):
+        run_migrate.converge(endpoints, options(state="aborted"), gate, ProgressWatch("web1"))

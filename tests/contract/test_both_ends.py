@@ -13,15 +13,18 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Fa
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    files_migration,
     libvirt_migrate,
     run_disk_moves,
     run_migration_files,
     run_reconcile,
+    run_send_guest,
 )
-from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import LeftDisk, Observation
+from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import LeftDisk, Move, Observation
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, identity
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress
 from ansible_collections.corral.virt.tests.contract.two_hosts import NAMESPACE, Host, converge, ends
 
 UUID, OTHER = "6695eb01-f6a4-8304-79aa-97f2502e193f", "7795eb01-f6a4-8304-79aa-97f2502e193f"
@@ -106,6 +109,43 @@ def test_only_a_job_of_the_source_counts(
         if state:
             host.add("web1", UUID, state)
     assert run_reconcile.observe(ends(*hosts), UUID, was_paused=False).job_active is active
+
+
+def test_no_migration_begins_where_that_of_a_killed_run_has_just_ended(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would be one without its disks, and without a look at the destination."""
+    answers = iter([True])  # it ends between two questions
+    monkeypatch.setattr(libvirt_migrate, "_active", lambda _domain: next(answers, False))
+
+    def begun(*_arguments: object) -> t.Any:
+        raise AssertionError("a second migration")
+
+    monkeypatch.setattr(libvirt_migrate, "_Begun", begun)
+    hosts[0].add("web1", UUID, "running", moving="hyper2")
+    move = Move("web1", UUID, "hyper2", "there")
+    tell = Progress(str(tmp_path / "progress"))
+    assert run_send_guest.resolve(ends(*hosts), move, tell, lambda: False) == []
+    assert next(answers, "used") == "used"
+
+
+@pytest.mark.parametrize("action", ["clean_dest", "clean_source", "withdraw"])
+def test_a_dead_copy_keeps_what_is_shared(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """The TPM state of the guest that runs on the other host."""
+    source, dest = hosts
+    source.add("web1", UUID, "paused" if action == "clean_source" else "running", moving="hyper2")
+    dest.add("web1", UUID, "running" if action == "clean_source" else "reserved")
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(libvirt_migrate, "discard", lambda _end, *told: asked.append(told))
+    monkeypatch.setattr(files_migration, "shared_by", lambda path: "nfs4" if path.startswith("/var/lib/") else None)
+    move = Move("web1", UUID, "hyper2", "there")
+    if action == "withdraw":
+        run_reconcile.try_withdraw(ends(*hosts), move)
+    else:
+        run_reconcile._act(ends(*hosts), move, action)
+    assert asked == [(UUID, ("keep_tpm",))]
 
 
 @pytest.mark.parametrize(("taken", "expected"), [(("/srv/web1.qcow2",), True), ((), False)])

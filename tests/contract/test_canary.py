@@ -23,7 +23,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.corral.virt.plugins.module_utils._core.run_module import Module
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._system import private
-from ansible_collections.corral.virt.tests.contract.play import Play, deep
+from ansible_collections.corral.virt.tests.contract.play import Play
 from ansible_collections.corral.virt.tests.contract.unreliable import serving
 from ansible_collections.corral.virt.tests.tools import payload
 from ansible_collections.corral.virt.tests.tools.beside import Beside
@@ -297,7 +297,7 @@ def tasks(place: Path, server: str) -> list[dict[str, t.Any]]:
     ]
 
 
-@pytest.mark.parametrize("flags", [deep(["--check", "--diff", "-vvvv"]), ["--diff", "-vvvv"]], ids=["check", "real"])
+@pytest.mark.parametrize("flags", [["--check", "--diff", "-vvvv"], ["--diff", "-vvvv"]], ids=["check", "real"])
 def test_a_run_with_all_that_can_be_seen_shows_no_secret(host: Path, flags: list[str]) -> None:
     """Through Ansible, with everything that it prints."""
     (host / "run").mkdir()

@@ -32,12 +32,13 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_image_lock,
     files_qemu_img,
     libvirt_storage,
+    plan_clone_steps,
     run_clone,
     run_disks,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone import CloneSpec
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import SiteOf
-from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
+from ansible_collections.corral.virt.plugins.module_utils._system import locks, work_directory
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
 NODE = "<node><pool type='dir'><name>default</name><target><path>{}</path></target></pool></node>"
@@ -57,11 +58,15 @@ class Place(t.NamedTuple):
     connection: t.Any
     pool: Path
 
-    def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
-        """As the module does."""
+    def converge(
+        self, *, check_mode: bool = False, meanwhile: t.Callable[[t.Any], object] = lambda _step: None, **output: t.Any
+    ) -> dict[str, t.Any]:
+        """As the module does; `meanwhile` is what others do before each step."""
         known = {**run_image.OPTIONS, **run_clone.OPTIONS}
         params = {**{name: option.get("default") for name, option in known.items()}, "name": "disk.qcow2", **output}
-        return run_clone.converge(self.connection, params, Gate(check_mode=check_mode), lambda *_phase: None)
+        return run_clone.converge(
+            self.connection, params, Gate(check_mode=check_mode, meanwhile=meanwhile), lambda *_phase: None
+        )
 
     def cycle(self, **output: t.Any) -> dict[str, t.Any]:
         """Check, do, check again, do again."""
@@ -252,6 +257,50 @@ def test_definitions_forget_what_the_disk_stood_on(place: Place) -> None:
         f"rebase disk {disk} on {place.pool / NEW}",
     ]
     assert OLD not in guest.XMLDesc(2) and "<backingStore" not in guest.XMLDesc(2)
+
+
+@pytest.mark.parametrize("others", ["undefine", "rename", "change", None])
+@pytest.mark.parametrize("state", ["rebased", "flattened"])
+def test_a_guest_is_not_defined_as_it_was_before_others_changed_it(
+    place: Place, state: str, others: str | None
+) -> None:
+    """Reading the disks takes minutes: who purges the guest or moves it away meanwhile must not find it here again."""
+    disk, image = place.pool / "disk.qcow2", dict[str, t.Any](image="tiny.qcow2" if state == "rebased" else None)
+    place.converge(image="tiny.qcow2")
+    if image["image"]:
+        place.point(NEW)
+    guest = place.define(disk, below=BELOW.format(place.pool / OLD))
+    locked = []
+
+    def meanwhile(step: object) -> None:
+        locked.append(locks.held("web1"))
+        if others == "undefine" and isinstance(step, plan_clone_steps.Forget):
+            guest.undefine()
+        elif others == "rename" and isinstance(step, plan_clone_steps.Forget):
+            guest.rename("web2")
+        elif others == "change" and isinstance(step, plan_clone_steps.Forget):
+            place.connection.defineXML(
+                guest.XMLDesc(2).replace("<memory unit='KiB'>65536", "<memory unit='KiB'>131072")
+            )
+
+    if others is None:
+        assert place.converge(**image, state=state, meanwhile=meanwhile)["changed"] and locked == [True, True]
+        return
+    with pytest.raises(Refused, match=r"cannot define web1 without .* left as they are; run again"):
+        place.converge(**image, state=state, meanwhile=meanwhile)
+    found = [one.name() for one in place.connection.listAllDomains() if one.name() != "test"]
+    assert found == {"undefine": [], "rename": ["web2"], "change": ["web1"]}[others]
+    assert others != "change" or guest.maxMemory() == 131072
+    assert seen(disk)["backing-filename"] == str(place.pool / OLD)
+
+
+def test_the_disk_of_a_guest_that_another_run_works_on_stays(place: Place) -> None:
+    place.converge(image="tiny.qcow2")
+    disk = place.pool / "disk.qcow2"
+    place.define(disk, below=BELOW.format(place.pool / OLD))
+    with locks.locked("web1"), pytest.raises(Refused, match="another run works on the disks of web1, or migrates it"):
+        place.converge(state="flattened")
+    assert seen(disk)["backing-filename"] == str(place.pool / OLD)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Commands:
         ("purge", {"tag": "front", "confirm": 2, "force": "false"}, "h1 shut down web1 undefine web1 undefine web2"),
         ("console", {"guest": "web1"}, "h1 web1: it has no serial console"),
         deep("rename", {"guest": "web2", "to": "web9"}, "h1 rename web2 to web9"),
-        deep("change", {"guest": "web2,db1", "title": "Shop"}, "h1 define web2 (title) h2 define db1 (title)"),
+        ("change", {"guest": "web2,db1", "title": "Shop"}, "h1 define web2 (title) h2 define db1 (title)"),
         deep("change", {"guest": "web2", "domain": {"tags": ["blue"]}}, "h1 define web2 (tags"),
         (
             "create_volume",
@@ -364,6 +364,14 @@ def test_variables_of_the_inventory_pass(commands: Commands) -> None:
     assert "gesst: start has no such argument; did you mean guest?" in commands.do("start", guest="web2", gesst="x")
 
 
+def test_a_copy_is_purged_without_what_the_guest_may_have_on_a_hidden_host(commands: Commands) -> None:
+    told = commands.do("purge", "--check", "--limit", "h1", guest="web2")
+    kept = "h2 may have web2, too, and did not tell: disks on shared filesystems, and lines in known_hosts, are kept"
+    assert kept in told and "h1 undefine web2" in told and commands.code == 0, told
+    assert "did not tell" not in commands.do("purge", "--check", guest="web2")
+    assert "did not tell" not in commands.do("start", "--limit", "h1", guest="web2")
+
+
 def test_hosts_that_limit_hides_are_named(commands: Commands) -> None:
     assert "cannot find db1: none of h1 has it; --limit excludes h2" in commands.do(
         "start", "--limit", "h1", guest="db1"
@@ -545,6 +553,12 @@ def test_a_dead_host_is_passed_over_when_it_is_named_twice(commands: Commands, d
         and "changed=1" in output
         and "unreachable=1" not in output
     ), output
+    told = commands.do("purge", "--check", *dead, guest="web2")
+    assert "in known_hosts, are kept; where it is dead: -e gone=h9" in told, told
+    told = commands.do("purge", "--check", *dead, guest="web2", gone="h9")
+    assert "Switch it off, and then: -e confirm_gone=h9" in told and commands.code == 2
+    told = commands.do("purge", "--check", *dead, guest="web2", gone="h9", confirm_gone="h9")
+    assert "did not tell" not in told and "h1 undefine web2" in told and commands.code == 0, told
     for action, what in (("migrate", {"guest": "web1"}), ("drain", {"host": "h1"})):
         output = commands.do(action, "--check", *dead, **what, gone="h9", confirm="h9")
         assert "web1 -> h2: the only host that fits" in output and "h9" not in output, output

@@ -39,8 +39,9 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition as stored
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate
-from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait
+from ansible_collections.corral.virt.plugins.module_utils._migration import files_migration, libvirt_migrate
+from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, libvirt_wait
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvirt_snapshot
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_blockjob, libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
@@ -292,6 +293,43 @@ def test_a_moved_guest_is_not_forgotten_with_less_than_asked_for() -> None:
     assert kept.asked == [keep]
 
 
+class Dead(Moved):
+    """The copy of a migration that failed."""
+
+    def state(self) -> list[int]:
+        """It is off."""
+        return [libvirt.VIR_DOMAIN_SHUTOFF, 0]
+
+    def rename(self, _name: str, _flags: int) -> None:
+        """Somebody has the name."""
+        raise libvirt.libvirtError("it exists")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("version", [8_008_999, 8_009_000])
+def test_a_dead_copy_does_not_take_the_tpm_state_of_the_guest_that_runs(
+    version: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where both hosts have swtpm's directory on shared storage."""
+    monkeypatch.setattr(
+        files_migration,
+        "shared_by",
+        lambda path: "nfs4" if shared and path == f"/var/lib/libvirt/swtpm/{UUID}" else None,
+    )
+    kept = files_migration.shared_state(UUID)
+    tpm = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_TPM if shared and version >= 8_009_000 else 0
+    monkeypatch.delattr(libvirt, "VIR_DOMAIN_UNDEFINE_KEEP_TPM")  # this host's libvirt may be older than the other's
+    dead = Dead(version)
+    with pytest.raises(libvirt.libvirtError):
+        libvirt_migrate._remove(dead, kept)
+    nvram = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+    assert dead.asked == [nvram | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA | tpm]
+    there = types.SimpleNamespace(getURI=lambda: "there", defineXML=lambda _xml: dead)
+    with pytest.raises(Failed, match="cannot reserve web1 on there: "):
+        stored.reserve(there, "web1", "<domain/>", kept)
+    assert dead.asked[1:] == [nvram | tpm]
+
+
 def test_volumes(connection: t.Any) -> None:
     volume = Volume("default", "a.qcow2", f"{POOL}/a.qcow2", 1024**3, "qcow2", f"{POOL}/debian-12.qcow2", "qcow2")
     do(connection, plan_guest_steps.CreateVolume("web1", volume, xml_host.new_volume(volume)))
@@ -473,6 +511,70 @@ def test_a_guest_that_powers_off_when_its_time_is_over_is_off(
     assert not guest.isActive()
 
 
+class Away:
+    """A guest that somebody migrates while it is waited for: it runs elsewhere, and is off here or gone."""
+
+    def __init__(self, guest: t.Any, *, undefined: bool) -> None:
+        self.guest, self.undefined, self.left = guest, undefined, False
+
+    def leave(self, *_asked: object, **_more: object) -> bool:
+        """It has gone when it was to obey."""
+        self.left = True
+        if self.undefined:
+            self.guest.undefine()
+        return True
+
+    def isActive(self) -> bool:  # noqa: N802  as libvirt names it
+        return not self.left
+
+    def state(self) -> list[int]:
+        """As libvirt leaves it."""
+        if not self.left:
+            return [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED]
+        self.guest.info()  # libvirt's own error if there is no such guest
+        return [libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED]
+
+    def create(self) -> None:
+        """It must not be called."""
+        raise AssertionError("a second copy")
+
+    def destroy(self) -> None:
+        """It is off."""
+        self.leave()
+        self.guest.resume()
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self.guest, name)
+
+
+@pytest.mark.parametrize("undefined", [False, True], ids=["defined", "undefined"])
+@pytest.mark.parametrize(
+    ("step", "verb"),
+    [
+        (plan_guest_steps.Reboot("web1", timeout_s=1), "reboot"),
+        (plan_guest_steps.Shutdown("web1", timeout_s=1), "shut down"),
+        (plan_guest_steps.Destroy("web1"), "destroy"),
+    ],
+    ids=["reboot", "shutdown", "destroy"],
+)
+def test_a_guest_that_is_migrated_meanwhile_is_not_off(
+    guest: t.Any, monkeypatch: pytest.MonkeyPatch, step: plan_guest_steps.GuestStep, verb: str, undefined: bool
+) -> None:
+    """What follows would start a second copy of it, or delete the disks that it uses."""
+    away = Away(guest, undefined=undefined)
+    monkeypatch.setattr(libvirt_wait, "obeyed", away.leave)
+    with pytest.raises(Failed, match=rf"^cannot {verb} web1: it was migrated to another host .*; .*virt\.list"):
+        libvirt_power.DOERS[type(step)](away, step)
+
+
+def test_a_migration_is_no_shutdown() -> None:
+    """Both stop the guest here."""
+    event = libvirt.VIR_DOMAIN_EVENT_STOPPED
+    assert libvirt_wait._stopped(event, libvirt.VIR_DOMAIN_EVENT_STOPPED_SHUTDOWN)
+    assert not libvirt_wait._stopped(event, libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED)
+    assert not libvirt_wait._stopped(libvirt.VIR_DOMAIN_EVENT_SHUTDOWN, 0)
+
+
 @pytest.mark.parametrize("suspends", [True, False])
 def test_a_paused_guest_that_does_not_power_off_is_paused_again(
     connection: t.Any, guest: t.Any, monkeypatch: pytest.MonkeyPatch, suspends: bool
@@ -619,3 +721,42 @@ def test_seen_addresses_are_recorded_and_forgotten_apart_from_all_else(connectio
     do(connection, plan_guest_steps.RecordAddresses("web1", (), xml_summary.sightings([])))
     assert fields_record.read(guest.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == {"making": ("/a",)}
     assert "seen" not in guest.XMLDesc()
+
+
+class Agent:
+    """A guest with an agent, which the test driver does not have: libvirt's calls in their order."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.calls: list[str] = []
+        self.silent, self.limit_s = silent, libvirt.VIR_DOMAIN_AGENT_RESPONSE_TIMEOUT_BLOCK
+
+    def name(self) -> str:
+        """Of the guest."""
+        return "web1"
+
+    def agentSetResponseTimeout(self, seconds: int) -> None:  # noqa: N802
+        """Counts for all later calls, whoever makes them."""
+        self.limit_s = seconds
+
+    def fsFreeze(self) -> None:  # noqa: N802
+        """Tells within which time it must answer."""
+        self.calls.append(f"freeze {self.limit_s}")
+        if self.silent:
+            raise libvirt.libvirtError("agent is not responding")
+
+    def fsThaw(self) -> None:  # noqa: N802
+        """As above."""
+        self.calls.append(f"thaw {self.limit_s}")
+
+
+@pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.parametrize("required", [False, True])
+def test_an_agent_that_was_asked_has_no_limit_afterwards(silent: bool, required: bool) -> None:
+    """libvirt keeps the limit of one caller for all others, as long as the guest runs."""
+    agent, limits = Agent(silent=silent), []
+    failure = pytest.raises(Failed, match="was not taken") if silent and required else contextlib.nullcontext()
+    with failure, contextlib.ExitStack() as frozen:
+        libvirt_snapshot.freeze(agent, "snapshot s of web1", frozen, lambda: None, required=required)
+        limits.append(agent.limit_s)
+    assert agent.calls == (["freeze 5"] if silent else ["freeze 5", "thaw 60"])
+    assert {agent.limit_s, *limits} == {libvirt.VIR_DOMAIN_AGENT_RESPONSE_TIMEOUT_BLOCK}

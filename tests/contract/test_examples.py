@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import typing as t
 from pathlib import Path
 
@@ -103,6 +104,15 @@ def play(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     (tmp_path / "cluster.json").write_text(json.dumps({"hosts": hosts}))
     play.hosts(hyper={name: {"libvirt": f"test://{tmp_path}/{name}.xml"} for name in ("hyper1", "hyper2")})
     return play
+
+
+def test_examples_use_the_results_of_their_own_module_only() -> None:
+    """All of them run in one play, which would not tell."""
+    own = {module: {task["register"] for task in _tasks(module) if "register" in task} for module in MODULES}
+    assert len(set().union(*own.values())) > 3
+    for module, mine in own.items():
+        used = {*re.findall(r"\b(\w+)[.\[]", " ".join(re.findall(r"{{.*?}}", json.dumps(_tasks(module)))))}
+        assert used & set().union(*own.values()) <= mine | {"virt_found", "virt_host"}, module  # `before` has these
 
 
 def _tasks(module: str) -> list[dict[str, t.Any]]:

@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
     VirtError,
 )
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
-from ansible_collections.corral.virt.plugins.module_utils._image import files_image, run_image
+from ansible_collections.corral.virt.plugins.module_utils._image import files_image, plan_image, run_image
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Image
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img, libvirt_storage
@@ -54,8 +54,10 @@ class Place(t.NamedTuple):
     pool: Path
     sources: Path
 
-    def converge(self, *, check_mode: bool = False, **output: t.Any) -> dict[str, t.Any]:
-        """As the module does."""
+    def converge(
+        self, *, check_mode: bool = False, meanwhile: t.Callable[[t.Any], object] = lambda _step: None, **output: t.Any
+    ) -> dict[str, t.Any]:
+        """As the module does; `meanwhile` is what others do before each step."""
         params = {
             **{name: option.get("default") for name, option in run_image.OPTIONS.items()},
             "name": "tiny.qcow2",
@@ -63,7 +65,8 @@ class Place(t.NamedTuple):
         }
         if "src" in output:
             params["remote_src"] = True
-        return run_image.converge(self.connection, params, Gate(check_mode=check_mode), run_image.World(opener, opened))
+        gate = Gate(check_mode=check_mode, meanwhile=meanwhile)
+        return run_image.converge(self.connection, params, gate, run_image.World(opener, opened))
 
     def files(self) -> dict[str, str]:
         """What is in the pool: names, and where links point."""
@@ -145,6 +148,58 @@ def test_an_image_that_is_removed_while_a_run_waits_to_prune_is_fetched(place: P
     run.join()
     assert [(one["content"], one["verified"]) for one in results] == [(new, True)]
     assert place.files() == {"tiny.qcow2": new, new: ""}
+
+
+def test_a_file_that_appears_while_an_image_is_fetched_stays(place: Place) -> None:
+    """A download takes hours, in which a colleague may create a disk of that name."""
+    source, name = place.sources / "tiny.qcow2", place.pool / "tiny.qcow2"
+    output: dict[str, t.Any] = {"src": str(source), "checksum": f"sha256:{digest(source)}"}
+    content = f"tiny.{digest(source)[:12]}.qcow2"
+
+    def meanwhile(step: object) -> None:
+        if isinstance(step, plan_image.Symlink):
+            name.write_text("a colleague's")
+
+    with pytest.raises(VirtError, match=rf"cannot point tiny.qcow2 to {content}: .*; it is kept; move it away"):
+        place.converge(**output, meanwhile=meanwhile)
+    assert name.read_text() == "a colleague's"
+    assert place.files() == {"tiny.qcow2": "", content: ""}
+    name.unlink()
+    again = place.converge(**output)
+    assert again["steps"] == [f"point tiny.qcow2 to {content}"], "it is not fetched again"
+
+    def replaced(_step: object) -> None:
+        name.unlink()
+        name.write_text("a colleague's")
+
+    with pytest.raises(VirtError, match=r"cannot remove tiny.qcow2: .* is a regular file by now"):
+        place.converge(state="absent", meanwhile=replaced)
+    assert name.read_text() == "a colleague's"
+
+
+def test_a_name_that_something_gets_at_the_last_moment_is_not_replaced(place: Place) -> None:
+    image = Image("tiny.qcow2", str(place.pool), "qcow2")
+    with work_directory.locked(image):
+        (place.pool / "tiny.qcow2").write_text("a colleague's")
+        with pytest.raises(FileExistsError):
+            files_image.point(image, "tiny.0123456789ab.qcow2")
+    assert (place.pool / "tiny.qcow2").read_text() == "a colleague's"
+
+
+def test_a_disk_that_is_based_on_the_name_meanwhile_keeps_its_data(place: Place) -> None:
+    source = place.sources / "tiny.qcow2"
+    old = place.converge(src=str(source), checksum=f"sha256:{digest(source)}")["content"]
+    make(source, "qcow2", "-o", "cluster_size=4096")
+    backing = f"<backingStore><path>{place.pool}/tiny.qcow2</path><format type='qcow2'/></backingStore>"
+
+    def meanwhile(step: object) -> None:
+        if isinstance(step, plan_image.Symlink):
+            pool = place.connection.storagePoolLookupByName("default")
+            pool.createXML(f"<volume><name>web.qcow2</name><capacity>512</capacity>{backing}</volume>")
+
+    with pytest.raises(VirtError, match=f"is based on the name tiny.qcow2, not on {old}"):
+        place.converge(src=str(source), checksum=f"sha256:{digest(source)}", meanwhile=meanwhile)
+    assert place.files()["tiny.qcow2"] == old
 
 
 def test_an_older_content_comes_beside_the_current_one(place: Place) -> None:

@@ -131,6 +131,15 @@ def test_the_life_of_an_image(site: Site, tmp_path: Path) -> None:
         output
     )
 
+    for do in ("prune", "update"):
+        output = site.do("images", do=do, image=["debain-13", "debian-13"])
+        assert "no hypervisor has debain-13 in pool default; choose of debian-13.qcow2, rocky-10.qcow2" in output
+        assert site.code == 2
+    assert "no hypervisor has rocky-9 " in site.do("images", do="prune", image="rocky-9"), "which the catalogue has"
+    assert "newer upstream: 0" in site.do("images", "--check", do="update", image="rocky-9")
+    output = site.do("images", do="prune", image="debian-13")
+    assert site.code == 0 and f"kept {old}: guest old uses it" in output
+
     output = site.do("images", do="prune", unused=True)
     assert f"kept {old}: guest old uses it" in output
     assert site.files() == {"debian-13.qcow2": new, new: "", old: ""}, "the image of no guest is gone"

@@ -216,7 +216,7 @@ def test_certificates_without_a_home_and_without_an_authority(hosts: Hosts, home
     before = hosts.files("h1")
     result = hosts.certify(None)["h1"]
     assert (
-        result["failed"] and "the home directory cannot be written. Set ca_dir (pki_ca_dir of role pki" in result["msg"]
+        result["failed"] and "the home directory cannot be written; set ca_dir (pki_ca_dir of role pki" in result["msg"]
     )
     assert hosts.files("h1") == before
 

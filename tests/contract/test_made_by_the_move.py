@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import hashlib
 import os
+import re
 import types
 import typing as t
 from pathlib import Path
@@ -14,6 +16,7 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import (
     fields_record,
     libvirt_query,
@@ -21,10 +24,14 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_host_bindings,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    libvirt_migrate,
     run_copy_offline,
+    run_migrate,
     run_migration_files,
     run_reconcile,
+    run_send_guest,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import DiskMove, Made, Move
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
@@ -33,8 +40,9 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     libvirt_transfer,
     run_directories,
 )
+from ansible_collections.corral.virt.plugins.module_utils._system.progress import ProgressWatch
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
-from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, two_hosts
+from ansible_collections.corral.virt.tests.contract.two_hosts import Host, converge, options, two_hosts
 from ansible_collections.corral.virt.tests.contract.two_hosts import ends as ends_of
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -213,6 +221,39 @@ def test_check_mode_of_an_abort_tells_what_nobody_can_look_for() -> None:
         assert converge(source, dest, state="aborted") == told
 
 
+def result_of_abort(both: Endpoints) -> dict[str, t.Any]:
+    """What a run tells."""
+    params = options(name="box1", state="aborted")
+    return run_migrate.converge(both, params, Gate(check_mode=False), ProgressWatch("box1"))
+
+
+def test_an_abort_tells_what_stays_behind(ends: Endpoints) -> None:
+    run_copy_offline.make(ends, UUID, DISK)
+    disk = f"<disk type='file'><source file='{PATH}'/><target dev='vda'/></disk>"
+    ends.dest.defineXML(
+        f"<domain type='test'><name>other</name><memory>1024</memory><os><type>hvm</type></os><devices>{disk}</devices></domain>"
+    )
+    told = result_of_abort(ends)
+    assert told["changed"] and told["notes"] == [f"{PATH} stays on the destination: guest other uses it"]
+
+
+def test_an_abort_that_comes_too_late_changes_nothing(ends: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guest arrived while it was asked for."""
+    domain = ends.source.connection.lookupByUUIDString(UUID)
+    monkeypatch.setattr(libvirt_migrate, "job_active", lambda _source, _uuid: True)
+
+    def arrives(_endpoints: Endpoints, _move: Move) -> None:
+        domain.destroy()
+        domain.undefine()
+
+    monkeypatch.setattr(run_send_guest, "abort", arrives)
+    told = result_of_abort(ends)
+    assert (told["changed"], told["steps"]) == (False, []) and not told["diff"]["after"]
+    assert told["notes"] == [
+        "nothing was aborted: box1 had left for hyper2 before; a run with state: present tells where it is"
+    ]
+
+
 def raising(error: Exception) -> t.Callable[..., t.NoReturn]:
     """A function that only raises."""
 
@@ -304,6 +345,44 @@ def test_nothing_replaces_a_variable_store_of_another_guest(ends: Endpoints, tmp
     )
     with pytest.raises(Failed, match="guest other on the destination uses a file with this name"):
         run_copy_offline.copy_file(ends, UUID, store)
+
+
+def with_variables(name: str, uuid: str, store: str) -> str:
+    """A guest that boots by UEFI."""
+    return (
+        f"<domain type='test'><name>{name}</name><uuid>{uuid}</uuid><memory>1024</memory><os><type arch='i686'>hvm"
+        f"</type><loader readonly='yes' type='pflash'>/usr/share/OVMF.fd</loader><nvram>{store}</nvram></os></domain>"
+    )
+
+
+def test_a_guest_that_runs_writes_into_no_variable_store_of_another_guest(hosts: tuple[Host, Host]) -> None:
+    """QEMU on the destination opens the file by its path; the guest there may be off."""
+    store, other = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd", UUID.replace("6", "7")
+    hosts[0].connection.defineXML(with_variables("web1", UUID, store)).create()
+    assert store not in converge(*hosts, check_mode=True)
+    hosts[1].connection.defineXML(with_variables("web9", other, store))
+    problem = converge(*hosts, check_mode=True)
+    assert problem.startswith("cannot migrate web1 to hyper2: ")
+    assert re.search(f"guest web9 of hyper2 has its UEFI variables in {store}, too; give one of the guests", problem)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_guest_that_leaves_does_not_take_the_variable_store_of_another_guest(
+    ends: Endpoints, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Undefining would delete the file by its path, and a definition that was copied by hand names it, too."""
+    store, leaves = "/var/lib/libvirt/qemu/nvram/web1_VARS.fd", UUID.replace("6", "8")
+    ends.source.defineXML(with_variables("web1", leaves, store))
+    if shared:
+        ends.source.defineXML(with_variables("web9", UUID.replace("6", "7"), store))
+    asked: list[list[str]] = []
+    monkeypatch.setattr(definition, "undefine", lambda _domain, kinds: asked.append([*kinds]))
+    run = run_migrate._Run(ends, options(), Gate(check_mode=False), ProgressWatch("web1"), contextlib.ExitStack())
+    monkeypatch.setattr(run, "_is_held", lambda: True)
+    run.undefine(Move("web1", leaves, "hyper2", "there"))
+    assert asked == [["keep_nvram" if shared else "nvram", "tpm"]]
+    note = f"the UEFI variables in {store} stay on the source: guest web9 uses them"
+    assert run.notes == ([note] if shared else [])
 
 
 def test_a_variable_store_that_nobody_uses_is_not_overwritten(

@@ -13,7 +13,13 @@ import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotFound, Refused
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import (
+    BadInput,
+    Failed,
+    NotFound,
+    Refused,
+    VirtError,
+)
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.object_ref import Ref
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
@@ -22,7 +28,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_network
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import NETWORK_KIND
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
-from ansible_collections.corral.virt.plugins.module_utils._network.run_networks import API
+from ansible_collections.corral.virt.plugins.module_utils._network.run_network_verbs import API
 from ansible_collections.corral.virt.plugins.module_utils._noun import (
     libvirt_api,
     libvirt_type,
@@ -39,7 +45,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     Undefine,
     Update,
 )
-from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_info import arguments
 from ansible_collections.corral.virt.tests.contract.test_modules import run as module
 from ansible_collections.corral.virt.tests.contract.world import snapshot
 from ansible_collections.corral.virt.tests.golden.case import Case
@@ -313,6 +319,52 @@ def test_a_network_that_somebody_came_to_need_in_the_meantime_stays(host: t.Any)
     with pytest.raises(Refused, match="comer"):
         run(host, name="needed", state="absent", meanwhile=lambda _step: host.createXML(guest))
     assert host.networkLookupByName("needed").isActive()
+
+
+@pytest.mark.parametrize("given", [{"state": "inactive"}, {"mtu": 1400, "allow_restart": True}], ids=str)
+def test_a_network_that_a_guest_is_started_on_in_the_meantime_is_not_stopped(
+    alone: t.Any, given: dict[str, t.Any]
+) -> None:
+    """Also not by a run that has changed its definition since the plan."""
+    comer = guest("comer", "type='network'><source network='default'/>")
+
+    def started(step: Step) -> None:
+        if isinstance(step, Stop):
+            alone.createXML(comer)
+
+    with pytest.raises(VirtError, match="running guests would lose it: comer; shut them down first"):
+        run(alone, name="default", meanwhile=started, **given)
+    assert alone.networkLookupByName("default").isActive()
+    done = run(alone, name="default", force=True, **given)
+    assert done["notes"] == ["guests lose network default until they are restarted: comer"]
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("given", [{"state": "inactive"}, {"state": "absent"}], ids=str)
+def test_a_guest_that_comes_before_a_forced_stop_is_named(
+    alone: t.Any, given: dict[str, t.Any], *, first: bool
+) -> None:
+    """Beside those that were there, and once."""
+    plugged = "type='network'><source network='default'/>"
+    if first:
+        alone.createXML(guest("before", plugged))
+
+    def started(step: Step) -> None:
+        if isinstance(step, Stop):
+            alone.createXML(guest("comer", plugged))
+
+    done = run(alone, name="default", force=True, meanwhile=started, **given)
+    names = "before, comer" if first else "comer"
+    lost = f"guests lose network default until they are restarted: {names}"
+    gone = f"guests that use network default cannot start without it: {names}"
+    assert done["notes"] == ([lost, gone] if given["state"] == "absent" else [lost])
+
+
+def test_a_network_that_others_have_stopped_or_restarted_is_looked_at_anew(alone: t.Any) -> None:
+    network = alone.networkLookupByName("default")
+    with pytest.raises(Refused, match="somebody has stopped or started it anew in the meantime; run again"):
+        run(alone, name="default", state="inactive", meanwhile=lambda _step: network.destroy())
+    assert not run(alone, name="default", state="inactive")["changed"]
 
 
 def refusing(first: list[str]) -> t.Any:

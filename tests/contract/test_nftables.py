@@ -165,6 +165,103 @@ def test_a_table_that_no_file_defines_is_refused_and_nothing_done(host: Host) ->
     assert host.converge(REAL, ports=[])["changed"] is False
 
 
+@pytest.mark.parametrize("renamed", ["table inet filter", "chain input"])
+def test_a_table_or_chain_that_is_renamed_later_keeps_the_firewall_loading(host: Host, renamed: str) -> None:
+    """One file is loaded as a whole or not at all: a rule for a chain that is gone would leave the host open."""
+    host.converge(REAL, "any")
+    host.config.write_text(host.config.read_text().replace(renamed, f"{renamed}2"))
+    host.boot()
+    names = ("filter2", "input") if "table" in renamed else ("filter", "input2")
+    assert "policy drop" in host.nft("list", "chain", "inet", *names)
+    assert host.converge(REAL, "any")["changed"] and not host.converge(REAL, "any")["changed"]
+    assert "16514" in host.nft("list", "chain", "inet", *names)
+    host.boot()
+    assert "16514" in host.nft("list", "chain", "inet", *names)
+
+
+GUARD = """table inet guard {
+    chain input {
+        type filter hook input priority 10; policy drop;
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("included", [False, True])
+def test_a_table_that_is_added_below_our_include_keeps_the_firewall_loading(host: Host, *, included: bool) -> None:
+    """Our file makes the chains that it has rules for, so it comes after whatever gives them a hook."""
+    host.converge(REAL, "any")
+    more = host.place / "guard.nft"
+    more.write_text(GUARD)
+    added = f'include "{more}"\n' if included else GUARD
+    ours = f'include "{host.drop_in}"\n'
+    host.config.write_text(f"{host.config.read_text()}# mine\n{added}")
+    host.boot()
+    predicted = host.converge(CHECK, "any")
+    assert predicted["steps"][1:] == [
+        f"write {host.drop_in}",
+        f"write {host.config} (include {host.drop_in} at its end)",
+    ]
+    assert host.converge(REAL, "any") == predicted and not host.converge(REAL, "any")["changed"]
+    assert host.config.read_text() == f"{CONFIG}# mine\n{added}{ours}"
+    host.boot()
+    for table in ("filter", "guard"):
+        assert "16514" in host.nft("list", "chain", "inet", table, "input")
+
+
+def test_comments_below_our_include_stay(host: Host) -> None:
+    host.converge(REAL, "any")
+    host.config.write_text(f"{host.config.read_text()}\n  # the end\n")
+    assert not host.converge(REAL, "any")["changed"]
+
+
+def test_rules_that_the_configuration_cannot_be_loaded_with_are_not_written(host: Host) -> None:
+    host.converge(REAL, "any")
+    before = host.drop_in.read_text()
+    host.config.write_text(host.config.read_text().replace("flush", "nonsense\nflush"))
+    with pytest.raises(Failed, match=r"nonsense(.|\n)*already done: open 16514"):
+        host.converge(REAL, "192.0.2.7")
+    assert host.drop_in.read_text() == before
+
+
+def test_a_base_chain_stays_as_the_configuration_has_it(host: Host) -> None:
+    before = host.nft("list", "chain", "inet", "filter", "input")
+    host.converge(REAL, "any")
+    host.boot()
+    lines = host.nft("list", "chain", "inet", "filter", "input").splitlines()
+    assert [line for line in lines if "corral" not in line] == before.splitlines()
+
+
+def test_a_chain_that_a_program_makes_after_the_boot_is_left_to_it(host: Host) -> None:
+    """In a table of the configuration, too: that program could not make a chain that is there already."""
+    host.config.write_text("flush ruleset\ntable inet filter {\n}\n")
+    host.boot()
+    makes = ("add", "chain", "inet", "filter", "late", "{ type filter hook input priority 0; policy accept; }")
+    host.nft(*makes)
+    host.nft("add", "rule", "inet", "filter", "late", "udp", "dport", "9", "drop")
+    assert not host.converge(REAL, ports=[], bridges=["virbr*"])["changed"]
+    host.boot()
+    host.nft(*makes)
+    host.nft("add", "rule", "inet", "filter", "late", "drop")
+    with pytest.raises(Refused, match=r"inet filter late drops .*neither .* defines it"):
+        host.converge(REAL, "any")
+
+
+def test_what_an_earlier_version_wrote_is_rewritten_once(host: Host) -> None:
+    host.converge(REAL, "any")
+    text = host.drop_in.read_text()
+    host.drop_in.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("add ")))
+    assert host.converge(REAL, "any")["steps"] == [f"write {host.drop_in}"]
+    assert host.drop_in.read_text() == text and not host.converge(REAL, "any")["changed"]
+
+
+def test_what_our_file_makes_is_not_taken_for_the_configuration(host: Host) -> None:
+    host.converge(REAL, "any")
+    host.config.write_text(f'flush ruleset\ninclude "{host.drop_in}"\n')
+    with pytest.raises(Refused, match="inet filter input drops"):
+        host.converge(REAL, "any")
+
+
 DISCOVER = """
 import socket, struct, sys
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

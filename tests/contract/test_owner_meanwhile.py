@@ -100,7 +100,7 @@ def test_a_copy_that_libvirt_is_removing_is_removed_in_the_end(
     destroy, refused = dest.lookupByUUIDString(UUID).domain.destroy, [2]
     monkeypatch.setattr(libvirt_migrate, "_REMOVE_S", 15)
 
-    def busy(domain: t.Any) -> None:
+    def busy(domain: t.Any, _kept: object) -> None:
         if refused[0]:
             refused[0] -= 1
             domain.domain.create()  # libvirt refuses that, as it refuses what it has half done

@@ -113,6 +113,28 @@ def test_another_file_is_not_given_to_the_guest_as_the_disk_that_it_had(connecti
         converge(connection, disks=[{"name": "system", "size": 1, "pool": "data"}])
 
 
+def test_the_disk_and_the_seed_of_a_guest_that_was_renamed_are_not_called_leftovers(
+    connection: t.Any, disk: Path
+) -> None:
+    """Its files keep their names, which a new guest of the former name would give to its own."""
+    system: dict[str, t.Any] = {"name": "system", "size": 1, "pool": "data"}
+    other = {**system, "name": "other"}
+    seed = disk.with_name("box1-seed.iso")  # the test driver writes none
+    xml = f"<volume><name>{seed.name}</name><capacity>1</capacity></volume>"
+    connection.storagePoolLookupByName("data").createXML(xml)
+    converge(connection, disks=[system, {"name": "cidata", "source": str(seed), "format": "raw"}])
+    original = connection.lookupByName("box1")
+    xml = original.XMLDesc(2)
+    original.undefine()
+    connection.defineXML(xml.replace(">box1<", ">web2<", 1))
+    for check_mode in (True, False):
+        with pytest.raises(Exception, match=f"{disk} exists already, and guest web2 uses it; choose another name"):
+            converge(connection, disks=[system], check_mode=check_mode)
+        with pytest.raises(Exception, match=f"{seed} exists already, and guest web2 uses it; choose another name"):
+            converge(connection, disks=[other], cloud_init={"user_data": {}}, check_mode=check_mode)
+    assert disk.exists()
+
+
 BARE: dict[str, t.Any] = {"guest": None, "host": "", "identity": None}
 
 

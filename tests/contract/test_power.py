@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import run_gues
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, plan_power
-from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL
+from ansible_collections.corral.virt.plugins.module_utils._xml.names import CORRAL, sealed
 from ansible_collections.corral.virt.tests.contract.test_modules import run
 
 UUID, OTHER = "6695eb01-f6a4-8304-79aa-97f2502e193f", "1f8e2a55-0c5e-4d7c-8a4f-57c1fd6a1f02"
@@ -80,6 +80,18 @@ def test_a_guest_that_is_being_moved_is_left_alone(tmp_path: Path, wish: str) ->
         with pytest.raises(Refused, match=f"cannot bring web1 to state {wish}: its migration is in progress"):
             run_power.converge(connection, GuestSpec("web1", state=wish), gate)
         assert states.of(domain) == "paused"
+
+
+@pytest.mark.parametrize("converge", [run_guest.converge, run_power.converge], ids=["virt_domain", "virt_state"])
+def test_a_copied_definition_does_not_move(tmp_path: Path, converge: t.Callable[..., t.Any]) -> None:
+    """Somebody copied the one of a guest under migration: virt_migrate has nothing to finish there."""
+    copied = host(tmp_path, "web1", moving=True)
+    node = tmp_path / "node.xml"
+    node.write_text(node.read_text(encoding="utf-8").replace("<c:moving>", f"<c:moving seal='{sealed(OTHER)}'>"))
+    with opened(copied, events=True) as connection:
+        domain = bring(connection, "web1", "paused")
+        converge(connection, GuestSpec("web1", state="running"), Gate(check_mode=False))
+        assert states.of(domain) == "running"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,9 +5,12 @@ Judged by qemu-img.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -16,12 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Failed, NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guest, run_guest_options
-from ansible_collections.corral.virt.plugins.module_utils._image import run_image
+from ansible_collections.corral.virt.plugins.module_utils._image import run_image, run_image_list
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_clone_spec, run_clone
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
+from ansible_collections.corral.virt.plugins.module_utils._volume.run_volume_users import users
 from ansible_collections.corral.virt.tests.lab.corral_lab.patience import until
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="no qemu-img: install qemu-utils")
@@ -182,3 +187,72 @@ def test_a_content_that_may_not_be_kept_is_not_used(place: tuple[str, Path, str]
     with pytest.raises(Failed, match=r"cannot keep image .* from being pruned"):
         converge(uri, name="disk.qcow2", image=old)
     assert not (pool / "disk.qcow2").exists()
+
+
+@contextlib.contextmanager
+def open_elsewhere(path: Path) -> t.Iterator[None]:
+    """The file, as QEMU locks what a guest reads; on NFS its locks are seen by all hosts."""
+    with path.open("rb") as stream:
+        fcntl.fcntl(stream, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 100, 1, 0))
+        yield
+
+
+def test_what_a_process_of_any_host_has_open_is_kept(place: tuple[str, Path, str]) -> None:
+    uri, pool, old = place
+    user = "a QEMU process, perhaps on another host,"
+    with open_elsewhere(pool / old):
+        assert converge(uri, name="tiny.qcow2", prune=True)["notes"] == [f"kept {old}: {user} uses it"]
+        with pytest.raises(Refused, match=f"{user} uses {old}"):
+            converge(uri, name="tiny.qcow2", state="absent")
+    assert converge(uri, name="tiny.qcow2", prune=True)["steps"] == [f"remove {old}"]
+
+
+def test_what_is_opened_after_the_plan_is_kept(place: tuple[str, Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    uri, pool, old = place
+    monkeypatch.setattr(run_image._Host, "opener", lambda _host, _content: None)
+    with (
+        open_elsewhere(pool / old),
+        pytest.raises(Refused, match="perhaps on another host, uses it by now; it is kept"),
+    ):
+        converge(uri, name="tiny.qcow2", prune=True)
+    assert (pool / old).is_file()
+
+
+def test_on_a_shared_filesystem_nothing_goes_before_other_hosts_are_asked(
+    place: tuple[str, Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, _pool, old = place
+    monkeypatch.setattr(locks, "shared_filesystem", lambda _path: "nfs4")
+    assert "guests of other hosts may use it" in converge(uri, name="tiny.qcow2", prune=True)["notes"][0]
+    kept = converge(uri, name="tiny.qcow2", prune=True, used_elsewhere={old: "guest web1 on hyper2"})
+    assert kept["notes"] == [f"kept {old}: guest web1 on hyper2 uses it"]
+    assert converge(uri, name="tiny.qcow2", prune=True, used_elsewhere={})["steps"] == [f"remove {old}"]
+
+
+def test_a_host_without_the_pool_has_no_images_where_that_is_allowed(place: tuple[str, Path, str]) -> None:
+    uri, _pool, _old = place
+    with opened(uri) as connection:
+        there = run_image_list.described(connection, "default", missing_ok=True)
+        assert there and there == run_image_list.described(connection, "default")
+        assert run_image_list.described(connection, "other", missing_ok=True) is None
+        with pytest.raises(NotFound, match="other"):
+            run_image_list.described(connection, "other")
+        connection.storagePoolLookupByName("default").destroy()
+        with pytest.raises(Failed, match="not active"):
+            run_image_list.described(connection, "default", missing_ok=True)
+
+
+def test_where_filesystems_are_mounted_that_hosts_may_share(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        "/dev/vda1 / ext4 rw 0 0\nnas:/x /srv/two\\040words nfs4 rw 0 0\nnas:/y /mnt nfs ro 0 0\ntmpfs /run tmpfs rw 0 0\n"
+    )
+    assert locks.shared_mounts(str(mounts)) == ["/mnt", "/srv/two words"]
+
+
+def test_what_uses_a_file_is_asked_by_its_path(place: tuple[str, Path, str]) -> None:
+    uri, pool, old = place
+    with opened(uri) as connection:
+        assert users(connection, [str(pool / old)]) == {str(pool / old): None}
+        with pytest.raises(BadInput, match=r"^users_of: 'old' is not an absolute path$"):
+            users(connection, ["/srv/a", "old"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import typing as t
@@ -147,6 +148,7 @@ COPY = {
     "backup_copy_password": "word",
     "__backup_copy_does": "open it",
 }
+COPIED = hashlib.sha1(b"rest:https://me:secret@nas/copy\n").hexdigest()
 CASES: list[tuple[str, str, Hosts]] = [
     (
         "roles/backup_copy/tasks/access.yml",
@@ -172,6 +174,24 @@ CASES: list[tuple[str, str, Hosts]] = [
         },
     ),
     (
+        "roles/backup_copy/tasks/main.yml",
+        "Refuse to begin anew",
+        {
+            name: ({**COPY, "__backup_copy_asked": True, "__backup_copy_found": found, "__backup_copy_seen": seen}, told)
+            for name, found, seen, told in (
+                ("first", False, {"stat": {"exists": False}}, ""),
+                ("there", True, {"stat": {"exists": True, "checksum": COPIED}}, ""),
+                ("moved", False, {"stat": {"exists": True, "checksum": "1" * 40}}, ""),
+                (
+                    "gone",
+                    False,
+                    {"stat": {"exists": True, "checksum": COPIED}},
+                    "its restic repository was there, and is not any more; mount the filesystem that holds it, or delete /etc",
+                ),
+            )
+        },
+    ),
+    (
         "roles/backup_copy/tasks/restic.yml",
         "Check that restic has done it",
         {
@@ -191,6 +211,39 @@ CASES: list[tuple[str, str, Hosts]] = [
                     "__backup_copy_told": {"rc": 1, "stderr": "https://me:secret@nas:404/: refused\nIs there a repository at"},
                 },
                 "cannot open it on gone: https://nas:404/: refused; mend this",
+            ),
+            "s3": (
+                {
+                    **COPY,
+                    "__backup_copy_may_be_missing": True,
+                    "__backup_copy_told": {
+                        "rc": 1,
+                        "stderr": "Fatal: unable to open config file: Stat: The specified key does not exist.\nIs there a",
+                    },
+                },
+                "",
+            ),
+            "azure": (
+                {
+                    **COPY,
+                    "__backup_copy_may_be_missing": True,
+                    "__backup_copy_told": {
+                        "rc": 1,
+                        "stderr": "Fatal: unable to open config file: HEAD https://a/b\n--\nRESPONSE 404: 404 not found",
+                    },
+                },
+                "",
+            ),
+            "rclone": (
+                {
+                    **COPY,
+                    "__backup_copy_may_be_missing": True,
+                    "__backup_copy_told": {
+                        "rc": 1,
+                        "stderr": 'Fatal: unable to open repository at rclone:a: exec: "rclone": executable file not found',
+                    },
+                },
+                "cannot open it on rclone: Fatal: unable to open repository at rclone:a:",
             ),
             "word": (
                 {**COPY, "__backup_copy_told": {"rc": 12, "stderr": '{"code":12,"message":"Fatal: wrong password"}'}},

@@ -85,13 +85,13 @@ def _unread(location: str) -> t.Any:
 def _noun(kind: str) -> t.Callable[[t.Mapping[str, t.Any], Gate], t.Any]:
     def front(params: t.Mapping[str, t.Any], gate: Gate) -> t.Any:
         from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-        from ansible_collections.corral.virt.plugins.module_utils._network import libvirt_network
+        from ansible_collections.corral.virt.plugins.module_utils._network import libvirt_network_edit
         from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
         from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options
         from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_pool
         from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL
 
-        what, api = {"network": (NETWORK, libvirt_network.API), "pool": (POOL, libvirt_pool.API)}[kind]
+        what, api = {"network": (NETWORK, libvirt_network_edit.API), "pool": (POOL, libvirt_pool.API)}[kind]
         with opened("qemu:///system") as connection:
             return run_noun.converge(
                 connection, what, api, _defaults(run_noun_options.argument_spec(what.schema), params), gate

@@ -21,6 +21,8 @@ __all__ = ["IMAGES", "Host", "until"]
 
 COMMAND_S = 300  # for one that hangs
 IMAGES = "/var/lib/libvirt/images"
+# What a run leaves on purpose, besides compiled code: locks, and answers that nobody has fetched.
+NOTES = "find /run/corral -path '*/compiled' -prune -o -type f ! -name '*.lock' ! -name '*.answer' -print"
 _NO_GUEST = "absent"
 _PAUSED = {libvirt.VIR_DOMAIN_PAUSED_MIGRATION: "migrating", libvirt.VIR_DOMAIN_PAUSED_POSTCOPY: "post-copy"}
 _CLEAN = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root")
@@ -202,7 +204,7 @@ class Host:
             "processes": sorted(
                 self.run("ps -C qemu-system-x86 -o args= | grep -oe '-uuid [^ ]*'", ok=False).splitlines()
             ),
-            "notes": self.run("find /run/corral -type f ! -name '*.lock' ! -name '*.answer'", ok=False).split(),
+            "notes": self.run(NOTES, ok=False).split(),
             "locks": [
                 path.name for path in self.path("/run/corral").glob("*.lock") if self.holds(f"/run/corral/{path.name}")
             ],

@@ -24,7 +24,7 @@ import uuid as uuids
 from ansible_collections.corral.virt.tests.faults.boot_sector import count
 from ansible_collections.corral.virt.tests.faults.foreign import Foreign
 from ansible_collections.corral.virt.tests.faults.guest import NAME
-from ansible_collections.corral.virt.tests.faults.hosts import Host, until
+from ansible_collections.corral.virt.tests.faults.hosts import NOTES, Host, until
 from ansible_collections.corral.virt.tests.faults.meddlers import (
     MARK,
     MOVERS,
@@ -462,7 +462,7 @@ class Meddling:
                 else:
                     self._field.count("kept and told")
                 host.run(f"rm -f '{path}'", ok=False)
-            for note in host.run("find /run/corral -type f ! -name '*.lock' ! -name '*.answer'", ok=False).split():
+            for note in host.run(NOTES, ok=False).split():
                 if not (cut and note.endswith(".progress")):  # of a module that was killed; its next run takes it
                     wrong.append(f"left on {host.name}: {note}")
                 host.run(f"rm -f '{note}'", ok=False)

@@ -128,6 +128,7 @@ class Hypervisors:
             stdin=subprocess.DEVNULL,  # of its own: what others do to theirs, such as not to block, is theirs
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            pipesize=2**20,  # a test reads it at the end; whoever writes more than fits waits until then
             text=True,
             start_new_session=True,
         )

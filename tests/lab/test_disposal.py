@@ -11,6 +11,7 @@ import json
 import time
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -186,6 +187,29 @@ def test_the_same_definition_on_another_host_does_not_take_the_disk(guest: str) 
     finally:
         on(f"cp /tmp/conf {conf}; systemctl restart libvirtd")
     assert identity(guest) == before and "created on the host with UUID" in said
+
+
+@pytest.mark.skipif(
+    Path("/sys/class/dmi/id/product_uuid").exists(), reason="the hosts have the UUID of the firmware here"
+)
+def test_a_host_without_a_uuid_of_its_firmware_is_the_same_after_a_restart() -> None:
+    conf, disk = "/etc/libvirt/libvirtd.conf", {"name": "system", "size": "2MiB"}
+    on(f"cp {conf} /tmp/conf; sed -i '/^host_uuid/d' {conf}")
+    try:
+        settings: dict[str, t.Any] = {"block": "uuid", "daemon_settings": {}, "machine_uuid": True}
+        assert 'host_uuid_source = "machine-id"' in LAB.module("virt_daemon", "--diff", **settings)
+        assert "CHANGED" not in LAB.module("virt_daemon", **settings)
+        module(name="kept", state="shutdown", vcpus=1, memory="64MiB", interfaces=[], disks=[disk])
+        on("systemctl restart libvirtd")
+        assert on("virsh capabilities | sed -n 's,.*<uuid>\\(.*\\)</uuid>.*,\\1,p' | tr -d -") == on(
+            "cat /etc/machine-id"
+        )
+        assert "created on the host" not in module(**gone("kept")) and not on(
+            "virsh list --all --name | grep kept; true"
+        )
+        assert on(f"ls {IMAGES} | grep kept; true") == ""
+    finally:
+        on(f"cp /tmp/conf {conf}; systemctl restart libvirtd")
 
 
 @pytest.mark.deep

@@ -36,7 +36,7 @@ BRIDGE: dict[str, t.Any] = {"ansible.builtin.include_role": {"name": "corral.vir
 WITHOUT_STP = {**BRIDGE, "vars": {"virt_bridges": [{"name": "br0", "switch_off_stp": True}]}}
 RUN = "/run/systemd/network /run/netplan /run/NetworkManager/system-connections"
 FILES = f"find /etc {RUN} -xdev -newer /etc/machine-id -type f 2>/dev/null"
-MULTIPATH = "203.0.113.0/24"  # a route over two next hops
+MULTIPATH = "198.18.7.0/24"  # a route over two next hops
 SUMS = f"{FILES} | grep -v -e /etc/apt -e ld.so.cache | sort | xargs -r md5sum"
 
 
@@ -349,7 +349,7 @@ method=manual
 address1={address}/24,{gateway}
 dns={gateway};
 dns-search=lab.example;
-route1=203.0.113.0/24,{gateway},50
+route1=198.18.7.0/24,{gateway},50
 routing-rule1=priority 77 from 0.0.0.0/0 iif host0 table 254
 
 [ipv6]
@@ -399,7 +399,7 @@ def test_all_that_a_profile_has_moves_to_the_bridge_and_a_boot_keeps_it(networkm
     lab = networkmanager
     begin_with(lab, office=OFFICE, rival=RIVAL)
     before = lab.on(HOST, ALL_OF_IT)
-    assert "1400" in before and "fd00:5::11" in before and "203.0.113.0/24" in before and "lab.example" in before
+    assert "1400" in before and "fd00:5::11" in before and "198.18.7.0/24" in before and "lab.example" in before
     lab.play(BRIDGE)
     after = before.replace("host0", "br0")
     until(lambda: lab.on(HOST, ALL_OF_IT) == after)
@@ -453,7 +453,7 @@ def test_a_lease_moves_to_the_bridge(networkmanager: Hypervisors, profiles: dict
     identity = "nmcli -t -f DHCP4 device show {} | sed -n 's/.*dhcp_client_identifier = //p'"
     before, known = network(lab), lab.on(HOST, identity.format("host0"))
     assert known.startswith("00:" if profiles else "01:") and "proto dhcp" in before
-    lab.module("corral.virt.virt_bridge", name="br0", timeout=10)
+    lab.module("corral.virt.virt_bridge", name="br0", timeout=30)
     until(lambda: inside(lab, "cat /run/corral-bridge/result.json 2>/dev/null; true"), timeout_s=120)
     until(lambda: network(lab) == before)
     for power in (lambda: lab.play(BRIDGE), lambda: cut_power(lab)):
@@ -561,7 +561,7 @@ def test_bridges_on_a_bond_and_on_its_vlan(machine: Hypervisors, provider: str) 
     if provider == "networkmanager":
         assert "ifenslave deletes bond0" in lab.module(call, name="br0", port="bond0", ok=False)
         lab.on(HOST, "dpkg --purge ifenslave")
-    assert f"manager: {provider}" in lab.module(call, name="br0", port="bond0", timeout=10)
+    assert f"manager: {provider}" in lab.module(call, name="br0", port="bond0", timeout=30)
     is_taken_back(before)
     made = lab.play(BRIDGES)
     after = before.replace("bond0", "br0")
@@ -573,7 +573,7 @@ def test_bridges_on_a_bond_and_on_its_vlan(machine: Hypervisors, provider: str) 
     for flags in (["--check"], []):
         assert changed(lab.play(BRIDGES, flags=flags)) == 0
     files = lab.on(HOST, SUMS)
-    lab.module(call, name="br43", vlan=43, timeout=10)
+    lab.module(call, name="br43", vlan=43, timeout=30)
     is_taken_back(after)
     assert "43" not in lab.on(HOST, "ip -br link") and lab.on(HOST, SUMS) == files
     power_cycle(lab)
@@ -655,7 +655,7 @@ class Pulse:
         self._thread.join()
 
 
-BEHIND = "203.0.113.9"  # of this machine, in no network of the host
+BEHIND = "198.18.8.9"  # of this machine, in no network of the host
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.lab, pytest.mark.deep]
 
 LAB = Hypervisors("logical")
 on, there = functools.partial(LAB.on, "hyper1"), functools.partial(LAB.on, "hyper2")
-PACKAGES = (
-    "libvirt-clients", "libvirt-daemon-system", "lvm2", "parted", "python3-cryptography", "python3-libvirt",
-    "python3-lxml", "python3-pycdlib", "qemu-system-x86", "qemu-utils",
+PACKAGES = (  # with what the role installs: these hosts may know no mirror
+    "apparmor", "dnsmasq-base", "libvirt-clients", "libvirt-daemon-system", "lvm2", "ovmf", "parted",
+    "python3-cryptography", "python3-libvirt", "python3-lxml", "python3-pycdlib", "qemu-system-x86", "qemu-utils",
 )  # fmt: skip
 MIB = 1024**2
 IMAGE_MIB = 30

@@ -62,7 +62,8 @@ def hypervisor() -> Iterator[None]:
 def made_by_the_role() -> None:
     """The role installs what the pools need, and makes them; again, and in check mode, it changes nothing."""
     assert "restart libvirtd" in refused(**ISCSI)
-    pools = {"storage_pools": [GLUSTER, {**ISCSI, "autostart": False}, {"name": "old", "state": "absent"}]}
+    default = {"name": "default", "path": "/var/lib/libvirt/images"}
+    pools = {"storage_pools": [default, GLUSTER, {**ISCSI, "autostart": False}, {"name": "old", "state": "absent"}]}
 
     def played(*flags: str) -> str:
         return LAB.play(flags=flags, roles=["corral.virt.storage"], vars=pools, gather_facts=False)

@@ -239,7 +239,9 @@ def test_a_block_device_moves_only_where_both_hosts_are_known_to_have_it() -> No
     for options in ({}, {"storage": "full"}):
         said = refused(**options)
         assert f"disk vda: block device {DEVICE} is not copied, and" in said and "disk_storage: {vda: shared}" in said
-    assert "it is a block device, and is not copied into pool fast" in refused(disk_pool={"vda": "fast"})
+    assert "it is a block device, and no logical volume, and is not copied into pool fast" in refused(
+        disk_pool={"vda": "fast"}
+    )
     for to, power in (("hyper2", "start"), ("hyper1", "destroy")):
         LAB.on(HOSTS[to == "hyper1"], f"virsh -q {power} g")
         [its] = moved(to, disk_storage={"vda": "shared"})["disks"]

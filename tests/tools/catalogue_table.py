@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from ansible_collections.corral.virt.plugins.plugin_utils._images import catalogue
+from ansible_collections.corral.virt.plugins.plugin_utils._images.catalogue import Catalogue
 from ansible_collections.corral.virt.tests.tools.guide_table import GUIDES, Table
 
 __all__ = ["TABLE"]
@@ -13,7 +13,8 @@ __all__ = ["TABLE"]
 def rows() -> list[tuple[str, ...]]:
     """An image a row."""
     found: list[tuple[str, ...]] = []
-    for name, entry in catalogue.entries().items():
+    catalogue = Catalogue()
+    for name, entry in catalogue.entries.items():
         image = catalogue.resolve(name)
         signed = "yes" if image["signature"] else "no"
         found.append(

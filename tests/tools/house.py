@@ -37,6 +37,7 @@ FLOORS = (
 )
 
 ROLES = ("core", "model", "xml", "fields", "plan", "libvirt", "files", "run")
+RULES = ("xml_validate", "constraints", "xml_host_bindings", "overlay", "xml_sources")  # of documents
 # What a file is whose name begins with none of these words.
 OF_SUBJECT = {"_core": "core", "_xml": "xml", "_system": "files", "_libvirt": "libvirt"}
 
@@ -45,6 +46,19 @@ def files(*roles: str) -> list[Path]:
     """Files of module_utils with one of these roles; all without one."""
     found = sorted(path for path in MODULE_UTILS.rglob("*.py") if path.name != "__init__.py")
     return [path for path in found if not roles or role(path) in roles]
+
+
+def named(names: t.Collection[str]) -> list[Path]:
+    """Files of module_utils with these names; each must be there."""
+    found = [path for path in files() if path.stem in names]
+    missing = {*names} - {path.stem for path in found}
+    assert not missing, f"no file is called {', '.join(sorted(missing))}"
+    return found
+
+
+def deciding() -> list[Path]:
+    """Files that decide: plans, the rules of documents, and fronts that choose by what they see."""
+    return [*files("plan"), *named((*RULES, "run_reconcile", "run_disk_moves"))]
 
 
 def subject(path: Path) -> str:

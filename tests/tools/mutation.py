@@ -52,7 +52,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "ansible_collections.corral.virt."
 OURS = (PACKAGE, "tests.")  # modules that may hold a constant
 REPORT, MEASURED = ROOT / "build/mutation.json", ROOT / ".cache/mutation.json"
-RULES = ("validate", "constraints", "host_bindings", "overlay", "chain")
 BUDGET_S, AGAIN_S, CASE_S, SLOW_S = 3.0, 12.0, 0.03, 2.0
 GRACE_S, WAITING = 5, 10  # a mutant may take longer than its tests did; one that waits, so many times longer
 JOBS = 2
@@ -68,10 +67,8 @@ Lines = dict[str, dict[int, set[str]]]  # file -> line -> tests that run it
 
 def targets() -> list[str]:
     """The rooms that decide."""
-    rules = [path for path in house.files("xml", "fields") if path.stem.removeprefix("xml_") in RULES]
-    runs = [path for path in house.files("run") if path.stem in ("run_reconcile", "run_disk_moves")]
     root = house.MODULE_UTILS.parents[1]
-    return [str(path.relative_to(root)) for path in (*house.files("plan"), *rules, *runs)]
+    return [str(path.relative_to(root)) for path in house.deciding()]
 
 
 def git(*arguments: str) -> str:

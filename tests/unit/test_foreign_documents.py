@@ -23,13 +23,12 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import DisplayDefaults, GuestSpec
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest import plan
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported as import_of
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import (
     run_noun,
-    run_noun_arguments,
+    run_noun_info,
     run_noun_options,
     xml_document,
 )
@@ -79,7 +78,7 @@ def changes(xml: str, guest: GuestSpec) -> str:
 
 def imported(xml: str) -> dict[str, t.Any]:
     """The options that describe a document."""
-    output = {**arguments(xml, autostart=False), "name": "any"}
+    output = {**import_of(xml, autostart=False).arguments, "name": "any"}
     result = ArgumentSpecValidator(GUEST_OPTIONS).validate(output)
     assert not result.error_messages
     return t.cast("dict[str, t.Any]", result.validated_parameters)
@@ -129,7 +128,7 @@ def of_noun(noun: Noun, xml: str) -> str:
 def noun_import(noun: Noun, xml: str) -> t.Mapping[str, t.Any]:
     """The fields that the options of an import mean."""
     within = {"usage": "ceph"}.get(str(noun.schema.kind.within), "default") if noun.schema.kind.within else None
-    output = run_noun_arguments.arguments(noun.schema, "any", Found("", xml=xml), within)
+    output = run_noun_info.arguments(noun.schema, "any", Found("", xml=xml), within)
     result = ArgumentSpecValidator(run_noun_options.argument_spec(noun.schema)).validate(output)
     assert not result.error_messages
     return run_noun.spec(noun, result.validated_parameters).fields
@@ -177,7 +176,9 @@ def test_what_an_import_says(capsys: pytest.CaptureFixture[str]) -> None:
     for place, root in documents().items():
         kind = root.find("os/type")
         if kind is not None and kind.get("arch") in OURS and any(folder in place for folder in PRINTED):
-            shares.append(values(arguments(etree.tostring(root, encoding="unicode"), autostart=False)) / leaves(root))
+            shares.append(
+                values(import_of(etree.tostring(root, encoding="unicode"), autostart=False).arguments) / leaves(root)
+            )
             refused.update(set(unsaid(fields_domain.DOMAIN, root)))
     with capsys.disabled():
         print(

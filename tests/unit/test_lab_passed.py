@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.corral.virt.tests.tools import passed
 
 PLUGIN = "ansible_collections.corral.virt.tests.tools.lab_passed"
-pytestmark = [pytest.mark.slow, pytest.mark.deep]  # of a tool of the tests
+pytestmark = pytest.mark.slow
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "AGAIN"))}
 FILES = {
     "tests/lab/test_a.py": "def test_one(): pass\ndef test_two(): pass\n",
@@ -66,7 +66,13 @@ def ran(checkout: Path, *more: str, code: int = 0, **variables: str) -> set[str]
 ALL = {"test_a.py", "test_b.py"}
 
 
-@pytest.mark.parametrize("more", [[], ["-n", "2", "--dist", "loadfile"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param([], id="alone"),
+        pytest.param(["-n", "2", "--dist", "loadfile"], id="xdist", marks=pytest.mark.deep),
+    ],
+)
 def test_what_passed_is_not_run_again(checkout: Path, more: list[str]) -> None:
     assert ran(checkout, *more) == ALL
     assert ran(checkout, *more) == set()

@@ -12,7 +12,6 @@ import pytest
 
 from ansible_collections.corral.virt.tests.tools import passed
 
-pytestmark = [pytest.mark.slow, pytest.mark.deep]  # of a tool of the tests
 MADE = [
     sys.executable,
     "-c",

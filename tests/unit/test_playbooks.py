@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import yaml
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.tests.tools.payload import ROOT
-from ansible_collections.corral.virt.tests.unit.roles.playing import value
+from ansible_collections.corral.virt.tests.unit.roles.playing import value, values
 
 ON_THIS_MACHINE = {"awx_setup", "build_image", "from_salt", "simulate"}
 GROUP = set(yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]["virt"])
@@ -75,6 +76,22 @@ def test_what_is_asked_for_reaches_the_role(action: str, tmp_path: Path) -> None
     assert found == {name: name for name in wanted}
 
 
+def test_a_migration_is_ended_by_its_source_and_where_the_guest_is_if_that_is_gone(tmp_path: Path) -> None:
+    *_before, move = yaml.safe_load((ROOT / "playbooks/tasks/move.yml").read_text())
+    inventory = json.dumps({"all": {"hosts": {"h1": {}, "h2": {}}}})
+    for source, state, gone, acts in [
+        ("h1", "present", [], {"h1"}),  # it goes from h1 to h2
+        ("h1", "aborted", ["h3"], {"h1"}),
+        ("h2", "present", ["h3"], {"h1"}),  # it is there
+        ("h2", "aborted", [], {"h1"}),
+        ("h2", "aborted", ["h3"], {"h2"}),
+    ]:
+        asked = {"virt_options": {"state": state}, "virt_asked": {"arguments": {"gone": gone}}}
+        known = {**move["vars"], **asked, "virt_source": source, "virt_dest": "h2"}
+        found = values(tmp_path, move["when"], [], known, inventory, [])
+        assert {host for host, right in found.items() if right} == acts, (source, state, gone)
+
+
 def test_what_names_a_guest_and_hosts_is_no_option_of_its_migration(tmp_path: Path) -> None:
     [play] = yaml.safe_load((ROOT / "playbooks/migrate.yml").read_text())
     *_before, move = play["tasks"]
@@ -82,6 +99,283 @@ def test_what_names_a_guest_and_hosts_is_no_option_of_its_migration(tmp_path: Pa
     asked = {**own, "bandwidth": 50, "options": {"timeout": 600}}
     found = value(tmp_path, "virt_options", [], {**move["vars"], "virt_asked": {"arguments": asked, "withheld": []}})
     assert found == {"bandwidth": 50, "timeout": 600}
+
+
+def restoring(
+    folder: Path,
+    there: t.Mapping[str, t.Sequence[tuple[str, str]]],
+    arguments: t.Sequence[str] = (),
+    passed: str | None = None,
+    **asked: t.Any,
+) -> tuple[list[bool], str, str]:
+    """Which checks of a restore hold, what is told if one does not, and the hypervisor. `there` are names and UUIDs of
+    guests by host, and all hosts have backups of db1 (u1) and web1 (u2), which had the name "then" one after the other.
+    """
+    [play] = yaml.safe_load((ROOT / "playbooks/restore.yml").read_text())
+    check = next(task["ansible.builtin.assert"] for task in play["tasks"] if "no other" in task["name"])
+    restore = next(task["corral.virt.virt_restore"] for task in play["tasks"] if "corral.virt.virt_restore" in task)
+    points = [
+        {"uuid": "u1", "points": [{"guest": "then"}, {"guest": "db1"}]},
+        {"uuid": "u2", "points": [{"guest": "then"}, {"guest": "web1"}]},
+    ]
+    facts = {
+        host: {"virt_found": {"domains": [{"name": name, "uuid": uuid} for name, uuid in guests]}}
+        for host, guests in there.items()
+    }
+    chosen = {**facts, **{host: {**facts[host], "virt_backups": {"guests": points}} for host in facts}}
+    known = {**play["vars"], "virt_asked": {"arguments": {"virt_group": "hyper", **asked}}, "told": check["fail_msg"]}
+    known["given"] = restore["guest"]
+    expression = f"[[{', '.join(f'({one})' for one in check['that'])}], told, __virt_host, given]"
+    inventory = json.dumps({"hyper": {"hosts": chosen}})
+    holds, told, host, given = value(folder, expression, [], known, host="h1", inventory=inventory, arguments=arguments)
+    assert passed in (None, given), given
+    return holds, " ".join(told.split()), host
+
+
+def test_a_guest_is_restored_where_it_is_whatever_its_name_is_now(tmp_path: Path) -> None:
+    """Else there were two of its UUID."""
+    renamed = {"h1": [("web2", "u2")], "h2": []}
+    holds, _told, host = restoring(tmp_path, renamed, guest="web1")
+    assert all(holds) and host == "h1"
+    holds, told, _host = restoring(tmp_path, renamed, guest="web1", host="h2")
+    assert not all(holds) and "h1 has it as web2; restore it there (leave out host)" in told
+    holds, _told, host = restoring(tmp_path, {**renamed, "h2": [("web1", "u9")]}, guest="web1")
+    assert all(holds) and host == "h1", "another guest has its name now"
+    holds, told, _host = restoring(tmp_path, {"h1": [("web1", "u9")], "h2": []}, guest="web1", host="h2")
+    assert not all(holds) and "h1 has it; restore it there" in told, "its name is taken"
+    holds, told, _host = restoring(tmp_path, renamed, guest="then")
+    assert not all(holds) and "there are backups of 2 guests of that name; name one by its UUID" in told
+    holds, _told, host = restoring(tmp_path, {"h1": [], "h2": []}, guest="web1", host="h2")
+    assert all(holds) and host == "h2"
+    holds, told, _host = restoring(tmp_path, {"h1": [], "h2": []}, guest="web1")
+    assert not all(holds) and "no hypervisor has it; choose one: -e host=HOST" in told
+
+
+def test_a_guest_is_restored_by_the_name_that_it_has_since_its_last_backup(tmp_path: Path) -> None:
+    """The repository knows its UUID only."""
+    renamed = {"h1": [("web1-new", "u2")], "h2": []}
+    holds, _told, host = restoring(tmp_path, renamed, guest="web1-new", passed="u2")
+    assert all(holds) and host == "h1"
+    holds, _told, _host = restoring(tmp_path, renamed, guest="web1", passed="web1")
+    assert all(holds), "the name in the repository"
+    holds, _told, host = restoring(tmp_path, renamed, guest="web1-new", host="h2", new_name="web3", passed="u2")
+    assert all(holds) and host == "h2", "as another guest elsewhere"
+    holds, told, _host = restoring(tmp_path, {"h1": [("db1", "u2")], "h2": []}, guest="db1")
+    assert not all(holds) and "there are backups of 2 guests of that name; name one by its UUID" in told
+    holds, _told, _host = restoring(tmp_path, {"h1": [("new", "u9")], "h2": []}, guest="new", passed="new")
+    assert all(holds), "virt_restore tells that it has no backup"
+
+
+def test_backups_are_reported_of_a_guest_by_the_name_that_it_has_now(tmp_path: Path) -> None:
+    [play] = yaml.safe_load((ROOT / "playbooks/backups.yml").read_text())
+    report = next(task for task in play["tasks"] if "corral.virt.virt_report" in task)
+    hosts = {"h1": [{"name": "web1", "uuid": "u2"}], "h2": [{"name": "web1", "uuid": "u2"}]}
+    inventory = json.dumps(
+        {"hyper": {"hosts": {host: {"virt_found": {"guests": found}} for host, found in hosts.items()}}}
+    )
+    known = {**report["vars"], "virt_asked": {"arguments": {"guest": "web1-new"}}, "omit": "omitted"}
+    given = report["corral.virt.virt_report"]["guest"]
+    assert value(tmp_path, "told", [], {**known, "told": given}, host="h1", inventory=inventory) == ["u2"]
+    known["virt_asked"] = {"arguments": {}}
+    assert "omit" in value(tmp_path, "told", [], {**known, "told": given}, host="h1", inventory=inventory)
+
+
+def test_only_an_interrupted_instant_restore_has_the_new_name_already(tmp_path: Path) -> None:
+    """On the hypervisor where it goes on; on another one, it is another guest."""
+    there = {"h1": [("web1", "u2")], "h2": [], "h3": [("then", "u8")]}
+    for asked, right in (
+        ({"host": "h3", "instant": True}, True),
+        ({"host": "h2", "instant": True}, False),
+        ({"host": "h3"}, False),
+        ({"host": "h2", "instant": True, "new_name": "free"}, True),
+    ):
+        holds, told, _host = restoring(
+            tmp_path, there, (), **dict[str, t.Any](guest="web1", **{"new_name": "then", **asked})
+        )
+        assert all(holds) is right, asked
+        assert right or "there is a guest then; choose another name" in told
+
+
+def test_a_guest_may_be_on_a_hypervisor_that_is_left_out(tmp_path: Path) -> None:
+    """`--limit` proves nothing; a dead one is named."""
+    there: dict[str, list[tuple[str, str]]] = {"h1": [], "h2": [("web1", "u2")]}
+    limit = ("--limit", "h1")
+    holds, told, _host = restoring(tmp_path, there, limit, guest="web1", host="h1")
+    assert not all(holds) and "--limit excludes h2, which may have it; omit --limit" in told
+    assert all(restoring(tmp_path, there, limit, guest="web1", host="h1", gone=["h2"])[0])
+    [play] = yaml.safe_load((ROOT / "playbooks/restore_group.yml").read_text())
+    check = next(task["ansible.builtin.assert"] for task in play["tasks"] if "have answered" in task["name"])
+    inventory = json.dumps({"hyper": {"hosts": {"h1": {}, "h2": {}}}})
+    for gone, right in ([], False), (["h2"], True):
+        asked = {"virt_group": "hyper", "tag": "shop", "gone": gone}
+        known = {**play["vars"], "virt_asked": {"arguments": asked}, "told": check["fail_msg"]}
+        expression = f"[({check['that']}), told]"
+        holds, told = value(tmp_path, expression, [], known, host="h1", inventory=inventory, arguments=limit)
+        assert holds is right and (right or "--limit excludes h2, which may have them; omit --limit" in told)
+
+
+def test_a_recovery_knows_whom_it_has_not_asked(tmp_path: Path) -> None:
+    """All of the group, but the dead host, and those that are gone."""
+    [play] = yaml.safe_load((ROOT / "playbooks/recover.yml").read_text())
+    decide = next(task for task in play["tasks"] if task["name"].startswith("Decide"))
+    inventory = json.dumps({"hyper": {"hosts": {f"h{number}": {} for number in range(1, 6)}}})
+    asked = {"virt_group": "hyper", "host": "h2", "gone": ["h3"]}
+    known = {"hidden": decide["vars"]["__virt_told"]["hidden"], "virt_asked": {"arguments": asked}}
+    found = value(tmp_path, "hidden", [], known, host="h1", inventory=inventory, arguments=("--limit", "h1,h4"))
+    assert found == ["h5"]
+
+
+def shown(shared: str | None, used_by: str | None, name: str = "a.qcow2") -> dict[str, t.Any]:
+    """An image of `virt_image_info`, which has two contents."""
+    contents = [{"content": "a.1.qcow2", "used_by": None}, {"content": "a.2.qcow2", "used_by": used_by}]
+    used = used_by is not None
+    return {"name": name, "content": "a.2.qcow2", "contents": contents, "shared": shared, "used": used}
+
+
+@pytest.mark.parametrize(
+    ("shared", "mounts", "asked"), [("nfs4", ["/mnt/a"], False), ("nfs4", [], True), (None, ["/mnt/a"], True)]
+)
+def test_a_host_that_mounts_what_the_pool_is_on_elsewhere_keeps_all_from_pruning(
+    tmp_path: Path, shared: str | None, mounts: list[str], asked: bool
+) -> None:
+    """Its guests may use the images by their paths there."""
+    [play] = yaml.safe_load((ROOT / "playbooks/images.yml").read_text())
+    [check] = [task for task in play["tasks"] if "that share the pool" in task["name"]]
+    found = {
+        "h1": {"images": [shown(shared, None)], "missing": False},
+        "h2": {"images": [], "missing": True, "shared_mounts": mounts},
+    }
+    inventory = json.dumps({"hyper": {"hosts": {host: {"virt_found": answer} for host, answer in found.items()}}})
+    arguments = {"do": "prune", "pool": "default", "virt_group": "hyper"}
+    known = {**play["vars"], **check["vars"], "virt_asked": {"arguments": arguments}}
+    known["text"] = check["ansible.builtin.assert"]["fail_msg"]
+    expression = f"[{check['ansible.builtin.assert']['that']}, text]"
+    holds, text = values(tmp_path, expression, [], known, inventory, [])["h1"]
+    told = "it is on nfs4, and h2 may use them without the pool, at /mnt/a; define the pool there; where others share the pool"
+    assert holds is asked and (asked or told in text)
+
+
+@pytest.mark.parametrize(
+    ("shared", "gone", "hosts", "asked", "elsewhere", "kept"),
+    [
+        ("nfs4", [], ["h1", "h2"], True, {"a.2.qcow2": "guest web1 on h2"}, ["a.qcow2"]),
+        ("nfs4", [], ["h1"], False, {}, []),
+        ("nfs4", ["h0"], ["h1"], False, {}, []),
+        ("nfs4", ["h2"], ["h1"], True, {}, []),
+        (None, [], ["h1"], True, {}, []),
+        (None, [], ["h1", "h2"], True, {"a.2.qcow2": "guest web1 on h2"}, []),
+    ],
+)
+def test_what_other_hosts_use_of_a_shared_pool_is_pruned_by_none(
+    tmp_path: Path,
+    shared: str | None,
+    gone: list[str],
+    hosts: list[str],
+    asked: bool,
+    elsewhere: dict[str, str],
+    kept: list[str],
+) -> None:
+    """The module counts users elsewhere where the filesystem is shared, and all hosts must have answered then."""
+    [play] = yaml.safe_load((ROOT / "playbooks/images.yml").read_text())
+    [check] = [task for task in play["tasks"] if "that share the pool" in task["name"]]
+    found = {"h1": shown(shared, None), "h2": shown(shared, "guest web1")}
+    group = {"hosts": {host: {"virt_found": {"images": [image]}} for host, image in found.items()}}
+    inventory = json.dumps({"all": {"children": {"hyper": group}}})
+    arguments = {"do": "prune", "pool": "default", "virt_group": "hyper", "gone": gone}
+    [once] = [task for task in play["tasks"] if "virt_users" in task.get("ansible.builtin.set_fact", ())]
+    assert once["run_once"], "else hosts x hosts x images"
+    known = {**play["vars"], **check["vars"], **once["ansible.builtin.set_fact"]}
+    known |= {"virt_asked": {"arguments": arguments}, "text": check["ansible.builtin.assert"]["fail_msg"]}
+    told = (
+        "{'asked': "
+        + check["ansible.builtin.assert"]["that"]
+        + ", 'elsewhere': __virt_elsewhere, 'kept': __virt_kept, "
+        "'text': text}"
+    )
+    answer = values(tmp_path, told, [], known, inventory, ["--limit", ",".join(hosts)])["h1"]
+    dead = ",".join([*gone, "h2"])
+    assert asked or f"where it is dead: -e gone={dead} -e confirm={dead};" in answer["text"]
+    del answer["text"]
+    assert answer == {"asked": asked, "elsewhere": elsewhere, "kept": kept}
+
+
+def test_a_pool_that_no_hypervisor_has_is_told_and_one_that_some_have_is_pruned(tmp_path: Path) -> None:
+    [play] = yaml.safe_load((ROOT / "playbooks/images.yml").read_text())
+    [check] = [task for task in play["tasks"] if "there are such images" in task["name"]]
+    [read] = [task["corral.virt.virt_image_info"] for task in play["tasks"] if "corral.virt.virt_image_info" in task]
+    asked = check["ansible.builtin.assert"]
+    for do, with_pool, right in (("prune", {"h1"}, True), ("prune", set(), False), ("update", {"h1", "h2"}, True)):
+        answers: dict[str, dict[str, t.Any]] = {
+            host: {"images": [shown("nfs4", None)] if host in with_pool else []} for host in ("h1", "h2")
+        }
+        for host, answer in answers.items() if do == "prune" else ():
+            answer["missing"] = host not in with_pool
+        group = {"hosts": {host: {"virt_found": answer} for host, answer in answers.items()}}
+        arguments = {"do": do, "pool": "images", "virt_group": "hyper"}
+        known = {**play["vars"], **check["vars"], "virt_asked": {"arguments": arguments}}
+        known |= {"told": asked["fail_msg"], "missing_ok": read["missing_ok"]}
+        expression = f"[{asked['that']}, told, missing_ok]"
+        inventory = json.dumps({"all": {"children": {"hyper": group}}})
+        found, text, missing_ok = values(tmp_path, expression, [], known, inventory, [])["h1"]
+        assert (found, missing_ok) == (right, do == "prune")
+        assert right or text == "pool: no hypervisor has images; choose another: -e pool=NAME"
+
+
+@pytest.mark.parametrize(
+    ("user", "gone", "limit", "told"),
+    [
+        (None, [], "h1,h2", None),
+        ("guest web1", [], "h1,h2", "it is on nfs4, and h2: guest web1 uses it; remove or detach it there first"),
+        (
+            None,
+            [],
+            "h1",
+            "and h2 may use it, and did not tell; start it, or omit --limit; where it is dead: -e gone=h2",
+        ),
+        (None, ["h2"], "h1", None),
+        (None, ["h0"], "h1", "or omit --limit; where it is dead: -e gone=h0,h2 -e confirm=h0,h2; where others"),
+    ],
+)
+def test_a_volume_that_another_host_may_use_is_not_deleted(
+    tmp_path: Path, user: str | None, gone: list[str], limit: str, told: str | None
+) -> None:
+    *_before, work = yaml.safe_load((ROOT / "playbooks/tasks/volume.yml").read_text())
+    [check] = [task for task in work["block"] if "no other hypervisor uses" in task["name"]]
+    there = {"virt_there": {"volumes": [{"path": "/srv/a.qcow2", "shared": "nfs4"}]}}
+    hosts = {host: {**there, "virt_elsewhere": {"users": {"/srv/a.qcow2": user}}} for host in ("h1", "h2")}
+    inventory = json.dumps({"all": {"children": {"hyper": {"hosts": hosts}}}})
+    arguments = {"host": "h1", "volume": "a.qcow2", "pool": "shared", "virt_group": "hyper", "gone": gone}
+    known = {**work["vars"], **check["vars"], "virt_asked": {"arguments": arguments}, "virt_action": "delete_volume"}
+    asked = check["ansible.builtin.assert"]
+    expression, known["told"] = f"[{asked['that']}, told]", asked["fail_msg"]
+    right, text = values(tmp_path, expression, [], known, inventory, ["--limit", limit])["h1"]
+    assert right == (told is None) and (told or "") in text
+
+
+def test_only_a_shared_volume_is_asked_of_other_hosts(tmp_path: Path) -> None:
+    ask = yaml.safe_load((ROOT / "playbooks/tasks/volume.yml").read_text())[2]
+    for action, shared, asked in [
+        ("delete_volume", "nfs4", {"h2"}),
+        ("resize_volume", "nfs4", {"h2"}),
+        ("create_volume", "nfs4", set()),
+        ("delete_volume", None, set()),
+    ]:
+        there = {"virt_there": {"volumes": [{"path": "/srv/a.qcow2", "shared": shared}]}}
+        inventory = json.dumps({"all": {"hosts": {"h1": there, "h2": {}}}})
+        known = {**ask["vars"], "virt_asked": {"arguments": {"host": "h1"}}, "virt_action": action}
+        found = values(tmp_path, ask["when"], [], known, inventory, [])
+        assert {host for host, right in found.items() if right} == asked, (action, shared)
+
+
+def test_the_console_is_let_in_with_its_own_keys_only(tmp_path: Path) -> None:
+    """Without them a check goes on: its placeholder is written nowhere."""
+    look, enter = PLAYS["console_server-2"]["tasks"]
+    asked = look["ansible.builtin.assert"]["that"]
+    for keys, flags, right in (({}, [], False), ({}, ["--check"], True), ({"console_public_keys": {}}, [], True)):
+        inventory = json.dumps({"all": {"hosts": {"localhost": {}, "control": keys}}})
+        known = {"console_host": "control"}
+        assert value(tmp_path, asked, [], known, inventory=inventory, arguments=flags) is right
+    assert "KEY" in enter["vars"]["console_public_keys"], "else there is nothing to look for"
 
 
 def each_task(tasks: t.Any) -> Iterator[dict[str, t.Any]]:

@@ -32,9 +32,10 @@ def test_many(number):
 """
 
 
-@pytest.mark.deep  # of a tool of the tests
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["-n", "2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "more", [pytest.param([], id="alone"), pytest.param(["-n", "2"], id="xdist", marks=pytest.mark.deep)]
+)
 def test_a_run_tells_what_each_file_took(tmp_path: Path, more: list[str]) -> None:
     (tmp_path / "conftest.py").write_text((payload.ROOT / "tests/conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(TESTS)

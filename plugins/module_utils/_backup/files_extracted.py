@@ -225,7 +225,7 @@ def opened(disks: t.Iterable[str]) -> t.Iterator[t.Any]:
 
 
 def content(handle: t.Any) -> Content:
-    """Operating systems and filesystems."""
+    """The operating systems and filesystems that the disks contain."""
     with _explained("look for filesystems"):
         kinds = handle.list_filesystems()
         roots = {root: handle.inspect_get_mountpoints(root) for root in handle.inspect_os()}

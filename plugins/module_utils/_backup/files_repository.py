@@ -56,7 +56,9 @@ def look(path: str) -> RepositoryFacts:
         foreign = (name for name in names if name != "lost+found" and not name.startswith(MARKER + "."))
         others = () if content is not None else tuple(sorted(foreign))
         found = os.stat(path)
-        return RepositoryFacts(True, content, others, _closed(path), found.st_dev, bool(found.st_mode & _WRITE_OTHERS))
+        closed, is_open = _closed(path), bool(found.st_mode & _WRITE_OTHERS)
+        itself = closed == os.path.realpath(path)
+        return RepositoryFacts(True, content, others, closed, found.st_dev, is_open, itself)
 
 
 def _closed(path: str) -> str | None:
@@ -116,7 +118,7 @@ def read_text(path: str) -> str:
         return stream.read()
 
 
-def folder(repository: str, point: BackupPoint, *, part: bool = False) -> str:
+def folder(repository: str, point: BackupPoint | BrokenPoint, *, part: bool = False) -> str:
     """The folder of a point."""
     return os.path.join(repository, point.uuid, point.id + (PART if part else ""))
 
@@ -132,16 +134,17 @@ def read(path: str, marker: str, guests: t.Collection[str] | None = None) -> Rep
                 place = os.path.join(path, uuid, name)
                 if name.endswith(_REMOVED) or not os.path.isdir(place):
                     continue
-                found = _point(place, name)
-                if not isinstance(found, BackupPoint):
-                    broken.append(BrokenPoint(name, uuid, found))
+                found = _point(place, uuid, name)
+                if isinstance(found, BrokenPoint):
+                    broken.append(found)
                 elif name.endswith(PART):
                     unfinished.append(found)
                 else:
                     points.append(found)
         points.sort(key=lambda point: (point.created_s, point.id))
         proofs = {point.id: proof for point in points if (proof := _proof(folder(path, point)))}
-        pins = {point.id: here for point in points if (here := tuple(_pins(folder(path, point))))}
+        held: list[BackupPoint | BrokenPoint] = [*points, *broken]
+        pins = {point.id: here for point in held if (here := tuple(_pins(folder(path, point))))}
     return Repository(json.loads(marker)["id"], tuple(points), tuple(broken), tuple(unfinished), proofs, pins)
 
 
@@ -206,21 +209,28 @@ def _is_uuid(name: str) -> bool:
         return False
 
 
-def _point(place: str, name: str) -> BackupPoint | str:
+def _point(place: str, uuid: str, name: str) -> BackupPoint | BrokenPoint:
     try:
         with open(os.path.join(place, MANIFEST), encoding="utf-8") as stream:
             found = read_manifest(stream.read(), name)
     except (FileNotFoundError, UnicodeDecodeError):
-        return "it has no manifest"
-    if isinstance(found, BackupPoint) and not name.endswith(PART):
-        for disk in found.disks:
-            try:
-                size = os.stat(os.path.join(place, disk.file)).st_size
-            except FileNotFoundError:
-                return f"its file {disk.file} is missing"
-            if size != disk.stored_bytes:
-                return f"its file {disk.file} has {size} bytes instead of {disk.stored_bytes}"
-    return found
+        return BrokenPoint(name, uuid, "it has no manifest")
+    if isinstance(found, str):
+        return BrokenPoint(name, uuid, found)
+    why = "" if name.endswith(PART) else _damage(place, found)
+    return BrokenPoint(name, uuid, why, frozenset(found.parents)) if why else found
+
+
+def _damage(place: str, point: BackupPoint) -> str:
+    """Which disk of a point is missing or has another size; empty if none."""
+    for disk in point.disks:
+        try:
+            size = os.stat(os.path.join(place, disk.file)).st_size
+        except FileNotFoundError:
+            return f"its file {disk.file} is missing"
+        if size != disk.stored_bytes:
+            return f"its file {disk.file} has {size} bytes instead of {disk.stored_bytes}"
+    return ""
 
 
 def begin(repository: str, point: BackupPoint, definition: t.Mapping[str, str]) -> str:
@@ -291,7 +301,7 @@ def discard(repository: str, uuid: str, ident: str) -> None:
     _remove(os.path.join(repository, uuid, ident + PART))
 
 
-def delete(repository: str, point: BackupPoint) -> None:
+def delete(repository: str, point: BackupPoint | BrokenPoint) -> None:
     """Delete a point: first its name, so that a half of it is never taken for the whole."""
     _remove(folder(repository, point))
 

@@ -8,6 +8,7 @@ A new file has an attribute until a guest uses it, by which the next run knows w
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tarfile
@@ -21,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.os_errors impo
 
 _MARK = "user.corral.restore"
 _NEW = ".restoring"
+_NO_MARK = (errno.ENODATA, errno.ENOTSUP, errno.ENOENT)  # also on a filesystem without attributes
 
 
 def is_unfinished(path: str) -> bool:
@@ -33,11 +35,16 @@ def is_unfinished(path: str) -> bool:
 
 def settle(path: str) -> None:
     """Let a restored file count as the guest's."""
-    with contextlib.suppress(OSError):  # on a filesystem without attributes there is nothing to remove
-        os.removexattr(path, _MARK, follow_symlinks=False)
+    with explained(f"let {path} count as restored", path):
+        try:
+            os.removexattr(path, _MARK, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_MARK:
+                raise
 
 
-def _mark(path: str) -> None:
+def mark(path: str) -> None:
+    """Note that a file or directory is not the guest's yet, but what an interrupted restore has left."""
     with contextlib.suppress(OSError):  # without attributes, the next run refuses what this one leaves
         os.setxattr(path, _MARK, b"1", follow_symlinks=False)
 
@@ -48,7 +55,7 @@ def disk(source: str, path: str, form: str, progress: files_qemu_img.Progress) -
         files_qemu_img.convert(source, unfinished, from_format="qcow2", to_format=form, progress=progress)
         files_qemu_img.compare(source, unfinished, form="qcow2", to_format=form)
         identity.stamped(unfinished)
-        _mark(unfinished)
+        mark(unfinished)
 
 
 def overlay(source: str, path: str) -> None:
@@ -56,7 +63,7 @@ def overlay(source: str, path: str) -> None:
     with files_disk.new(path) as unfinished:
         files_qemu_img.create_overlay(unfinished, source, "qcow2")
         identity.stamped(unfinished)
-        _mark(unfinished)
+        mark(unfinished)
 
 
 def swap(disks: t.Iterable[SwappedDisk]) -> None:
@@ -75,9 +82,7 @@ def _is_named(path: str, name: str) -> bool:
 
 def state(copy: str, path: str) -> None:
     """Restore a file, or a directory from its archive, that is not there, or that an interrupted run has left."""
-    new = path + _NEW
-    with _failing(f"restore {path} from {copy}", path):
-        shutil.rmtree(new, ignore_errors=True)
+    with _failing(f"restore {path} from {copy}", path), _unfinished(path) as new:
         if copy.endswith(".tar"):
             os.makedirs(new, mode=0o711)
             _unpack(copy, new)
@@ -89,8 +94,30 @@ def state(copy: str, path: str) -> None:
                 with open(os.open(new, flags, 0o600), "wb") as out:
                     shutil.copyfileobj(source, out)
             identity.stamped(new)
-        _mark(new)
+        mark(new)
         durable.replace(new, path)
+
+
+@contextlib.contextmanager
+def _unfinished(path: str) -> t.Iterator[str]:
+    """Yields a name for what becomes the file or directory; nothing is there, and nothing stays there on an error."""
+    discard(path)
+    try:
+        yield path + _NEW
+    except BaseException:
+        with contextlib.suppress(Failed):
+            discard(path)
+        raise
+
+
+def discard(path: str) -> None:
+    """Remove what an interrupted run has left that was to become this file or directory."""
+    new = path + _NEW
+    with explained(f"remove {new}", new):
+        if os.path.isdir(new) and not os.path.islink(new):
+            shutil.rmtree(new)
+        else:
+            durable.remove(new)
 
 
 def _unpack(archive: str, to: str) -> None:

@@ -73,13 +73,6 @@ def forget_checkpoints(connection: Connection, step: ForgetCheckpoints) -> None:
             found.delete(libvirt.VIR_DOMAIN_CHECKPOINT_DELETE_METADATA_ONLY)
 
 
-def size_bytes(connection: Connection, uuid: str, target: str) -> int:
-    """The size of a disk, as the guest sees it."""
-    domain = libvirt_query.by_uuid(connection, uuid)
-    with explained(f"read disk {target} of", domain.name()):
-        return int(domain.blockInfo(target)[0])
-
-
 def begin(
     connection: Connection,
     step: PushDisks,

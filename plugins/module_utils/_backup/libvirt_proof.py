@@ -9,16 +9,16 @@ import contextlib
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_prove import Isolate
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import host_memory
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 
 _AGENT_S = 5  # an agent that is silent for so long does not answer yet
 
 
 def memory_free_bytes(connection: Connection) -> int:
-    """What new guests could have: free memory, and what the kernel gives back when asked."""
+    """The memory that new guests could have."""
     with explained("read the memory of", connection.getURI()):
-        found = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
-    return int(sum(found.get(kind, 0) for kind in ("free", "buffers", "cached"))) * 1024
+        return host_memory.available_and_total_kib(connection)[0] * 1024
 
 
 def isolate(connection: Connection, step: Isolate) -> None:

@@ -64,7 +64,7 @@ class BackupPoint:
 
     @property
     def name(self) -> str:
-        """Its ID, for the retention."""
+        """The ID of the point, as the retention names it."""
         return self.id
 
     @property
@@ -114,6 +114,7 @@ class BrokenPoint(t.NamedTuple):
     id: str
     uuid: str
     why: str
+    parents: frozenset[str] = frozenset()  # IDs of the points that it stands on, if its manifest can be read
 
 
 class Repository(t.NamedTuple):
@@ -140,10 +141,11 @@ class RepositoryFacts(t.NamedTuple):
     closed: str | None = None  # the directory on the way that QEMU's user cannot pass
     device: int = 0  # the filesystem
     is_open: bool = False  # other users than its owner may put files there
+    closes_itself: bool = False  # `closed` is the directory itself
 
 
-def children(points: t.Iterable[BackupPoint], ident: str) -> list[BackupPoint]:
-    """The points that stand right on one."""
+def children(points: t.Iterable[BackupPoint | BrokenPoint], ident: str) -> list[BackupPoint | BrokenPoint]:
+    """The points that stand right on one, also damaged ones."""
     return [point for point in points if ident in point.parents]
 
 
@@ -176,7 +178,7 @@ def needed(points: t.Iterable[BackupPoint], ident: str) -> list[BackupPoint]:
 
 
 def text_of(record: BackupPoint | Proof | Pin) -> str:
-    """The content of its file."""
+    """The content of the point's file."""
     return json.dumps({"version": VERSION, **dataclasses.asdict(record)}, indent=2, sort_keys=True) + "\n"
 
 

@@ -15,7 +15,9 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup i
     PART,
     BackupDisk,
     BackupPoint,
+    BrokenPoint,
     Repository,
+    RepositoryFacts,
     chains,
     children,
 )
@@ -44,10 +46,13 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import xml_bac
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, has_agent
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import plan_snapshot_steps
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 _MOST = 2**31 - 1
 _PREFIX = "corral-"  # of the names of checkpoints
 _SPARE_BYTES = 64 * 1024**2
+_AHEAD_S = 86400  # for so long, a clock may have been ahead
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +112,7 @@ class BackupHost(PointHost, t.Protocol):
         """About the bytes that all of a disk takes."""
 
     def backed_states(self, xml: str, uuid: str) -> tuple[tuple[str, str], ...]:
-        """Its UEFI variables, the directory with the state of its TPM, and its seed, where they exist, each with the
+        """The guest's UEFI variables, directory with the state of its TPM, and seed, where they exist, each with the
         name of its copy.
         """
 
@@ -159,8 +164,13 @@ class BackupScene:
 
     @property
     def points(self) -> list[BackupPoint]:
-        """Its points, oldest first."""
+        """The points of the guest, oldest first."""
         return self.repository.of(self.found.uuid)
+
+    @property
+    def damaged(self) -> list[BrokenPoint]:
+        """The points of the guest that cannot be used."""
+        return [one for one in self.repository.broken if one.uuid == self.found.uuid and not one.id.endswith(PART)]
 
     @property
     def base(self) -> BackupPoint | None:
@@ -188,10 +198,9 @@ def scene(spec: BackupSpec, host: BackupHost, again: t.Collection[str] = (), *, 
     `again` are the checkpoints that libvirt was let know again; in check mode that is `assumed`.
     """
     found = host.guest(spec.guest)
+    cannot, facts = f"cannot back up {spec.guest}", host.facts(spec.repository)
     if found is None:
-        raise NotFound(f"cannot back up {spec.guest}: there is no such guest here; {WHERE_IT_IS}")
-    cannot = f"cannot back up {spec.guest}"
-    facts = host.facts(spec.repository)
+        raise NotFound(f"{cannot}: there is no such guest here; {WHERE_IT_IS}{_left(spec, host, facts)}")
     if spec.encrypted and facts.is_directory and (below := host.unencrypted(spec.repository)):
         raise Refused(
             f"{cannot}: {spec.repository} is not encrypted: it lies on {below}; open and mount its LUKS device (with "
@@ -200,6 +209,23 @@ def scene(spec: BackupSpec, host: BackupHost, again: t.Collection[str] = (), *, 
     is_new = checked_repository(spec.repository, facts, cannot, new=True)
     repository = Repository("") if is_new else host.repository(spec.repository)
     return BackupScene(spec, found, repository, is_new, host, frozenset(again if assumed else ()))
+
+
+def _left(spec: BackupSpec, host: BackupHost, facts: RepositoryFacts) -> str:
+    """What to do about the backups of a guest that is gone, one of which is to be deleted; empty if there are none."""
+    if spec.point is None or facts.marker is None:
+        return ""
+    checked_repository(spec.repository, facts, f"cannot delete backup {spec.point}")
+    repository = host.repository(spec.repository)
+    points: list[BackupPoint | BrokenPoint] = [*repository.points, *repository.broken]
+    uuid = next((one.uuid for one in points if one.id == spec.point), None)
+    if uuid is None:
+        return ""
+    place = os.path.join(spec.repository, uuid)
+    return (
+        f"; its UUID is {uuid}: a guest that has been renamed has that, too (`virsh domname {uuid}` on each host); if "
+        f"no host has such a guest, delete all its backups, which are in {place} ({shlex.join(['rm', '-r', place])})"
+    )
 
 
 def repair(scene: BackupScene) -> BackupPlan:
@@ -254,9 +280,10 @@ def plan(scene: BackupScene) -> BackupPlan:
     if scene.spec.point is not None:
         return _deletion(scene, scene.spec.point)
     disks = [disk for disk in scene.host.disks(scene.xml) if disk.written]
-    refuse_all([*_of_the_guest(scene, disks), *_of_the_disks(scene, disks)])
+    refuse_all([*_of_the_repository(scene), *_of_the_guest(scene, disks), *_of_the_disks(scene, disks)])
     first = [CreateRepository(*scene.whose, scene.spec.repository)] if scene.is_new else []
     made = _live(scene, disks) if scene.found.active else _off(scene, disks)
+    made = dataclasses.replace(made, notes=(*made.notes, *_of_the_clock(scene)))
     if made.point is None:
         return dataclasses.replace(made, steps=(*made.steps, *_pruning(scene, None)))
     free = scene.host.free_in(scene.spec.repository)
@@ -265,7 +292,7 @@ def plan(scene: BackupScene) -> BackupPlan:
             f"{_cannot(scene)}: {scene.spec.repository} has {bytes_text(free)} free, and it needs about "
             f"{bytes_text(made.bytes_expected + _SPARE_BYTES)}; make room, or keep less (keep)"
         )
-    notes = (*made.notes, *_notes(scene, made.point, disks))
+    notes = (*_notes(scene, made.point, disks), *made.notes)
     steps = (*first, *made.steps, *_pruning(scene, made.point))
     return dataclasses.replace(made, steps=steps, notes=notes, newest=made.point.id)
 
@@ -292,7 +319,7 @@ def _new_point(scene: BackupScene, disks: t.Iterable[BackupDisk]) -> BackupPoint
 
 
 def _live(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
-    """Of a running guest: QEMU copies."""
+    """The plan for a running guest, whose disks QEMU copies."""
     host, base = scene.host, scene.base
     sizes = next((one.sizes for one in scene.own_checkpoints if base and one.name == base.checkpoint), {})
     depths = chains(scene.points)
@@ -373,10 +400,10 @@ def _why_not_whole(scene: BackupScene, base: BackupPoint, target: str) -> str:
 
 
 def _off(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
-    """Of a guest that is off: nothing if nobody has written since, else all."""
+    """The plan for a guest that is off: nothing if all is in files and nobody has written since, else all."""
     newest = scene.points[-1] if scene.points else None
     now = [_backup_disk(scene, disk) for disk in disks]
-    same = newest and not newest.running and not scene.spec.full
+    same = newest and not newest.running and not scene.spec.full and not any(map(_is_device, disks))
     if newest and same and [_content(disk) for disk in newest.disks] == [_content(one) for one in now]:
         note = f"{scene.found.name} was not written since backup {newest.id}"
         return BackupPlan(notes=(note,), newest=newest.id)
@@ -388,29 +415,51 @@ def _off(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> BackupPlan:
     return BackupPlan(steps, point=point, bytes_expected=expected)
 
 
+def _is_device(disk: GuestDisk) -> bool:
+    """True if no time tells when it was written: a mount or another host leaves the node in /dev as it is."""
+    return disk.type == "block" or (disk.path or "").startswith("/dev/")
+
+
 def _content(disk: BackupDisk) -> tuple[object, ...]:
     return disk.target, disk.source, disk.size_bytes, disk.inode, disk.written_ns
 
 
+def _ahead(scene: BackupScene) -> BackupPoint | None:
+    """The first point that was made with a clock ahead: later ones get times right after it, and take its period."""
+    limit_s = scene.host.now_s() + _AHEAD_S
+    return next((point for point in scene.points if point.created_s > limit_s), None)
+
+
+def _of_the_clock(scene: BackupScene) -> t.Iterator[str]:
+    """A note if points are not pruned."""
+    if scene.spec.keep and (point := _ahead(scene)):
+        yield (
+            f"backup {point.id} is dated in the future; set the clock, or delete it and the later ones "
+            "(state: absent); nothing is pruned"
+        )
+
+
 def _pruning(scene: BackupScene, new: BackupPoint | None) -> list[GuestStep]:
     """The steps that delete the points whose time is over and that none stands on that is kept, newest first."""
-    if not scene.spec.keep:
+    if not scene.spec.keep or _ahead(scene):
         return []
     points = [*scene.points, *([new] if new else [])]
     gone = set(expired(points, scene.spec.keep))
     kept = {point.id for point in points if point.id not in gone}
     base = new if new and new.checkpoint else scene.base
-    kept |= {*scene.pinned, *([base.id] if base else [])}
+    below = [parent for one in scene.damaged for parent in one.parents]  # a disk of a damaged point may be whole
+    kept |= {*scene.pinned, *([base.id] if base else []), *below}
     for point in sorted(points, key=lambda one: -one.created_s):
         kept |= point.parents if point.id in kept else set()
     return [DeletePoint(*scene.whose, point) for point in reversed(scene.points) if point.id not in kept]
 
 
 def _deletion(scene: BackupScene, ident: str) -> BackupPlan:
-    point = next((one for one in scene.points if one.id == ident), None)
+    points: list[BackupPoint | BrokenPoint] = [*scene.points, *scene.damaged]
+    point = next((one for one in points if one.id == ident), None)
     if point is None:
         return BackupPlan()
-    above = [one.id for one in children(scene.points, ident)]
+    above = [one.id for one in children(points, ident)]
     if above:
         raise Refused(
             f"cannot delete backup {ident} of {scene.found.name}: {', '.join(above)} holds only what was changed "
@@ -426,16 +475,27 @@ def _deletion(scene: BackupScene, ident: str) -> BackupPlan:
 
 def _notes(scene: BackupScene, point: BackupPoint, disks: t.Sequence[GuestDisk]) -> t.Iterator[str]:
     if point.running and scene.spec.quiesce == "auto" and not has_agent(scene.xml):
-        yield (
-            f"the disks in backup {point.id} of {point.guest} are as after a power cut: no guest agent answers that "
-            "could freeze its filesystems; install qemu-guest-agent in it"
-        )
+        yield plan_snapshot_steps.not_frozen(f"backup {point.id} of {point.guest}")
     device = scene.host.facts(scene.spec.repository).device
     same = [disk.path for disk in disks if disk.path and scene.host.file_facts(disk.path)[2] == device]
     if same:
         yield (
             f"{scene.spec.repository} is on the filesystem of {same[0]}: a backup there is lost with the disk; mount "
             "another one there"
+        )
+
+
+def _of_the_repository(scene: BackupScene) -> t.Iterator[VirtError]:
+    """A refusal if another repository is at the path, or none, though this host has put a backup of the guest there."""
+    path, noted = scene.spec.repository, xml_backup_record.within(parse(scene.found.xml))
+    if scene.spec.full or scene.points or noted.repository_id in (None, scene.repository.id):
+        return
+    if (noted.repository, noted.host) == (path, scene.host.host_uuid()):
+        words = (f"guest={scene.found.name}", f"repository={path}", "full=true")
+        anew = ["ansible-playbook", "corral.virt.backup", *(part for word in words for part in ("-e", word))]
+        yield Refused(
+            f"{_cannot(scene)}: {path} {'is empty' if scene.is_new else 'has none of its backups'}, and held backup "
+            f"{noted.point} of it; mount its filesystem, or begin anew there with full: true ({shlex.join(anew)})"
         )
 
 
@@ -449,8 +509,7 @@ def _of_the_guest(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> t.Iterato
         yield Refused(f"{cannot}: it has no disk that it writes to; there is nothing to store")
     if spec.quiesce == "required" and not (found.active and has_agent(scene.xml)):
         yield Refused(
-            f"{cannot}: quiesce: required needs a running guest whose agent is connected; install qemu-guest-agent in "
-            "it, or use quiesce: auto"
+            f"{cannot}: {plan_snapshot_steps.NEEDS_AGENT}; install qemu-guest-agent in it, or use quiesce: auto"
         )
     if "managed_save" in scene.host.kept(found.uuid):
         yield Refused(
@@ -476,7 +535,9 @@ def _of_the_disks(scene: BackupScene, disks: t.Sequence[GuestDisk]) -> t.Iterato
             yield Refused(f"{what} is no file or device of this host ({disk.type}); back the guest up while it runs")
 
 
-def check_same_point(step: DeletePoint, points: t.Sequence[BackupPoint], pinned: t.Collection[str] = ()) -> None:
+def check_same_point(
+    step: DeletePoint, points: t.Sequence[BackupPoint | BrokenPoint], pinned: t.Collection[str] = ()
+) -> None:
     """Raise Refused if the point is another one by now, or a point or guest stands on it."""
     found = next((one for one in points if one.id == step.point.id), None)
     if found != step.point or children(points, step.point.id) or step.point.id in pinned:
@@ -495,7 +556,7 @@ def check_part(step: DiscardPart, place: str, job: tuple[str, ...] | None) -> No
         raise Refused(f"cannot delete {place}: a backup of {step.guest} writes to it by now; run again")
 
 
-def check_unwritten(step: FinishPoint, sources: t.Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+def check_unwritten(step: FinishPoint, sources: t.Mapping[str, tuple[object, object]]) -> None:
     """Raise Refused if a disk of a guest that was off was written while it was copied."""
     for path, (before, after) in sources.items():
         if before != after:
@@ -503,11 +564,6 @@ def check_unwritten(step: FinishPoint, sources: t.Mapping[str, tuple[tuple[int, 
                 f"cannot finish backup {step.point.id} of {step.guest}: {path} was written while it was copied; run "
                 "again"
             )
-
-
-def another_run(guest: str) -> str:
-    """The error for a run that finds another one at work on the guest."""
-    return f"cannot back up {guest}: another run works on its disks, or migrates it; wait for that run, and run again"
 
 
 def checked(params: t.Mapping[str, t.Any]) -> list[BackupSpec]:

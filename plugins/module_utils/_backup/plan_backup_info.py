@@ -68,11 +68,14 @@ def until(repository: Repository, at_s: int | None) -> Repository:
     return repository._replace(points=then, unfinished=())
 
 
-def chosen(repository: Repository, guests: t.Sequence[str] | None) -> Repository:
-    """The repository with the points of these guests, by name or UUID; of all without them."""
+def chosen(repository: Repository, guests: t.Sequence[str] | None, known: t.Collection[KnownGuest] = ()) -> Repository:
+    """The repository with the points of these guests, by UUID, by their name in a point or by that of a `known` guest,
+    as damaged points have no name; of all guests without them.
+    """
     if guests is None:
         return repository
-    uuids = {point.uuid for point in repository.points if point.guest in guests or point.uuid in guests}
+    uuids = {*guests, *(one.uuid for one in known if one.name in guests)}
+    uuids |= {point.uuid for point in (*repository.points, *repository.unfinished) if point.guest in guests}
     return repository._replace(
         points=tuple(point for point in repository.points if point.uuid in uuids),
         broken=tuple(one for one in repository.broken if one.uuid in uuids),
@@ -83,7 +86,7 @@ def chosen(repository: Repository, guests: t.Sequence[str] | None) -> Repository
 def missing(guests: t.Sequence[str] | None, repository: Repository, known: t.Collection[KnownGuest]) -> list[str]:
     """The guests that neither the repository nor the host knows."""
     there = {word for point in repository.points for word in (point.guest, point.uuid)}
-    there |= {word for one in known for word in (one.name, one.uuid)}
+    there |= {word for one in known for word in (one.name, one.uuid)} | {one.uuid for one in repository.broken}
     return [guest for guest in guests or () if guest not in there]
 
 

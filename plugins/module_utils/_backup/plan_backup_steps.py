@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint
+from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import BackupPoint, BrokenPoint
 from ansible_collections.corral.virt.plugins.module_utils._core.output import some_of
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text
@@ -129,16 +129,18 @@ class DeletePoint(BackupStep):
     """Delete a point of the repository."""
 
     look: t.ClassVar[Look | None] = Look(
-        at="the manifest in its folder, and that no other point stands on it",
+        at="the manifest in its folder, or what is damaged there, and that no other point stands on it",
         holds="the guest's lock on this host",
         leaves="the point",
         by=("uuid", "point"),
     )
 
-    point: BackupPoint
+    point: BackupPoint | BrokenPoint
 
     def __str__(self) -> str:
-        return f"delete backup {self.point.id} of {self.guest} ({bytes_text(self.point.stored_bytes)})"
+        point = self.point
+        what = f"damaged: {point.why}" if isinstance(point, BrokenPoint) else bytes_text(point.stored_bytes)
+        return f"delete backup {point.id} of {self.guest} ({what})"
 
 
 @dataclasses.dataclass(frozen=True)

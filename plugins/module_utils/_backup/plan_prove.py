@@ -30,6 +30,8 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repositor
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore import (
     SPARE_BYTES,
+    TPM_STATES,
+    VARIABLES,
     RestoreHost,
     RestoreScene,
     RestoreSpec,
@@ -167,7 +169,7 @@ class ProofPlan(Plan[GuestStep]):
 
     @property
     def closing(self) -> tuple[GuestStep, ...]:
-        """These steps."""
+        """The last steps, which are carried out also if others fail."""
         return self.steps[len(self.steps) - self.last :]
 
 
@@ -204,6 +206,11 @@ def left(guests: t.Iterable[FoundGuest]) -> list[LeftProof]:
 def removals(found: t.Iterable[LeftProof]) -> list[RemoveProof]:
     """The steps that remove what an interrupted run has left."""
     return [RemoveProof(one.name, one.uuid, one.directory) for one in found]
+
+
+def states_of(step: RemoveProof) -> tuple[str, str]:
+    """Where its TPM state and its UEFI variables are restored."""
+    return os.path.join(TPM_STATES, step.uuid), os.path.join(VARIABLES, f"{step.guest}_VARS.fd")
 
 
 def check_left(step: RemoveProof, found: t.Sequence[LeftProof]) -> None:
@@ -284,7 +291,7 @@ def plan(seen: ProofScene, spec: ProofSpec, removed: t.Collection[str] = ()) -> 
 
 
 def _definition(seen: ProofScene, places: t.Mapping[str, str], states: t.Mapping[str, str]) -> xml_proof.Isolated:
-    """That of then, with the restored files, and without all that reaches others."""
+    """The stored definition, with the restored files and without what reaches others."""
     then = seen.host.text(link_path(seen.spec.repository, seen.point, DEFINITION))
     files = {disk.target: (places[disk.target], disk_format(disk)) for disk in seen.point.disks}
     nvram, seed = states.get("nvram.fd"), states.get("seed.iso")
@@ -371,7 +378,8 @@ def check_waiting(step: AwaitEvidence, seen: Seen, elapsed_s: float, last: str, 
     if seen.state == "running" and not over:
         return
     told = "; ".join(word for word in (seen.facts(), last) if word)
-    state = "" if seen.state == "running" else f": it is {'off' if seen.state == 'shutdown' else seen.state}"
+    word = "off" if seen.state == "shutdown" else seen.state
+    state = "" if seen.state == "running" else f": it is {word}"
     restore = shlex.join(["ansible-playbook", "corral.virt.restore", "-e", f"guest={step.of}", "-e", "new_name=NAME"])
     raise Failed(
         f"cannot prove the backup of {step.of}: {_TOLD[step.evidence]} did not come within {elapsed_s:.0f} s{state} "

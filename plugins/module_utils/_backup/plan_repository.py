@@ -60,7 +60,7 @@ def checked_repository(
             f"{cannot}: other users may write to {path}, and could put links to files of this host there; let only its "
             f"owner do so ({shlex.join(['chmod', 'go-w', path])})"
         )
-    if new and facts.closed and not (facts.marker is None and facts.closed == os.path.realpath(path)):
+    if new and facts.closed and not (facts.marker is None and facts.closes_itself):
         raise Refused(
             f"{cannot}: QEMU's user cannot pass through {facts.closed} to {path}; let it "
             f"({shlex.join(['chmod', 'o+x', facts.closed])}), which lets nobody list or read what is there"

@@ -63,7 +63,7 @@ from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 RESTORED, ASIDE = ".restored", ".replaced"  # endings of a disk that is restored in place, and of the one before
 _TPM, _NVRAM, _SEED = "tpm.tar", "nvram.fd", "seed.iso"
-_TPM_STATES, _VARIABLES = "/var/lib/libvirt/swtpm", "/var/lib/libvirt/qemu/nvram"
+TPM_STATES, VARIABLES = "/var/lib/libvirt/swtpm", "/var/lib/libvirt/qemu/nvram"
 SPARE_BYTES = 64 * 1024**2
 _MOST_H = 24 * 366
 _OWN_BRIDGE = ("isolated", "nat", "route", "open")  # forward modes of libvirt's networks
@@ -150,7 +150,7 @@ class RestoreScene:
 
     @property
     def uuid(self) -> str:
-        """Its UUID."""
+        """The UUID of the restored guest."""
         if self.going:
             return self.going.uuid
         return self.host.new_uuid() if self.spec.name else self.point.uuid
@@ -231,7 +231,7 @@ def _ending(scene: RestoreScene, made: RestorePlan) -> list[GuestStep]:
 
 
 def _going_on(scene: RestoreScene, guest: FoundGuest) -> RestorePlan:
-    """Of a guest that an interrupted run has let stand on its point."""
+    """The plan for a guest that an interrupted run has let stand on its point."""
     if not scene.spec.instant:
         raise Refused(f"{scene.cannot}: {xml_backup_record.HELD}; {xml_backup_record.held(guest.xml)}")
     above = os.path.dirname(scene.folder)
@@ -359,10 +359,10 @@ def state_path(scene: RestoreScene, name: str, before: str, folder: str) -> str:
     """Where UEFI variables, TPM state or the seed of a new guest go."""
     same = not scene.spec.name
     if name == _TPM:
-        return os.path.join(_TPM_STATES, scene.uuid)
+        return os.path.join(TPM_STATES, scene.uuid)
     if name == _NVRAM:
         stays = same and scene.host.exists(os.path.dirname(before))
-        return before if stays else os.path.join(_VARIABLES, f"{scene.name}_VARS.fd")
+        return before if stays else os.path.join(VARIABLES, f"{scene.name}_VARS.fd")
     if same and not scene.spec.pool and scene.host.is_pooled(os.path.dirname(before)):
         return before
     return os.path.join(folder, os.path.basename(before) if same else f"{scene.name}-seed.iso")
@@ -584,11 +584,6 @@ def check_checkpoints(step: ForgetCheckpoints, found: t.Sequence[Checkpoint]) ->
     others = sorted(set(step.names) - own)
     if others:
         raise Refused(f"cannot forget checkpoints of {step.guest}: {', '.join(others)} changed meanwhile; run again")
-
-
-def another_run(guest: str) -> str:
-    """The error for a run that finds another one at work on the guest."""
-    return f"cannot restore {guest}: another run works on its disks, or migrates it; wait for that run, and run again"
 
 
 def checked(params: t.Mapping[str, t.Any]) -> RestoreSpec:

@@ -41,9 +41,10 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot i
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_guests
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, states
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep, Note
-from ansible_collections.corral.virt.plugins.module_utils._snapshot import files_snapshot
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import files_snapshot, plan_snapshot_steps
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_qemu_img,
+    libvirt_blockjob,
     libvirt_storage,
     plan_clone_spec,
     run_snapshots,
@@ -75,7 +76,7 @@ def _of_guest(connection: t.Any, spec: BackupSpec, params: t.Mapping[str, t.Any]
         if spec.encrypted:  # what is looked at is what is written to
             gate.hold(stack, lambda: files_repository.kept_mounted(spec.repository))
         if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
-            gate.hold(stack, lambda: locks.locked(spec.guest, plan_backup.another_run(spec.guest)))
+            gate.hold(stack, lambda: locks.locked(spec.guest, plan_snapshot_steps.another_run(f"back up {spec.guest}")))
             progress = Progress(os.path.join(private.place(), f"{spec.guest}.progress"))
             gate.hold(stack, lambda: progress)
             tell = progress
@@ -181,7 +182,7 @@ class BackupGuestHost:
 
     @asked
     def size_bytes(self, uuid: str, disk: GuestDisk) -> int:
-        return libvirt_backup.size_bytes(self._connection, uuid, disk.target)
+        return libvirt_blockjob.seen_bytes(self._connection, uuid, disk.target)
 
     @asked
     def file_facts(self, path: str) -> tuple[int, int, int]:
@@ -218,7 +219,7 @@ class _Work:
         self.frozen_s: float | None = None
         self.finished: BackupPoint | None = None
         self._found: FoundGuest | None = None
-        self._written: dict[str, tuple[int, int, int]] = {}  # sources of a guest that is off, as they were copied
+        self._written: dict[str, tuple[object, ...]] = {}  # sources of a guest that is off, as they were copied
 
     def mend(self, gate: Gate) -> tuple[BackupPlan, list[object]]:
         """Finish or remove what interrupted runs left."""
@@ -238,11 +239,13 @@ class _Work:
         return made, gate.run(made.steps, self.do)
 
     def note(self, point: str) -> list[str]:
-        """Note with the guest that a point has what it has now; nothing without one."""
+        """Note with the guest that a point has what it has now, and where that is; nothing without one."""
         if self._found is None or not point:
             return []
         try:
-            note(self.connection, self._found.uuid, point=point, at_s=self.host.now_s())
+            path, host = self.spec.repository, self.host.host_uuid()
+            place = {"repository": path, "repository_id": self.host.repository(path).id, "host": host}
+            note(self.connection, self._found.uuid, point=point, at_s=self.host.now_s(), **place)
         except VirtError as error:
             return [f"{self.spec.guest} is backed up, but reports do not show it until the next backup: {error}"]
         return []
@@ -305,7 +308,7 @@ class _Work:
     def copy(self, step: plan_backup_steps.CopyDisk) -> None:
         """Copy a disk of the guest that is off; QEMU's locks keep it from starting meanwhile."""
         place = files_repository.folder(self.spec.repository, step.point, part=True)
-        self._written[step.path] = BackupGuestHost(self.connection).file_facts(step.path)
+        self._written[step.path] = self._seen(step.path)
         files_qemu_img.convert(
             step.path,
             os.path.join(place, f"{step.target}.qcow2"),
@@ -314,12 +317,13 @@ class _Work:
             progress=lambda percent: self._told("copy")(int(percent), 100),
         )
 
+    def _seen(self, path: str) -> tuple[object, ...]:
+        """What is another if somebody writes to a file or device."""
+        return *BackupGuestHost(self.connection).file_facts(path), locks.sectors_written(path)
+
     def finish(self, step: plan_backup_steps.FinishPoint) -> None:
         """Let the point count; that of a guest that was off only if nobody has written meanwhile."""
-        host = BackupGuestHost(self.connection)
-        plan_backup.check_unwritten(
-            step, {path: (found, host.file_facts(path)) for path, found in self._written.items()}
-        )
+        plan_backup.check_unwritten(step, {path: (found, self._seen(path)) for path, found in self._written.items()})
         point = dataclasses.replace(step.point, quiesced=self.frozen_s is not None)
         self.finished = files_repository.finish(self.spec.repository, point, step.flatten, self._told("check"))
 
@@ -342,7 +346,7 @@ class _Work:
     def is_same(self, step: plan_backup_steps.DeletePoint) -> None:
         """Check that the point is the same, and nothing stands on it."""
         seen = plan_backup.scene(self.spec, BackupGuestHost(self.connection))
-        plan_backup.check_same_point(step, seen.points, seen.pinned)
+        plan_backup.check_same_point(step, [*seen.points, *seen.damaged], seen.pinned)
 
     def delete(self, step: plan_backup_steps.DeletePoint) -> None:
         """Delete a point."""

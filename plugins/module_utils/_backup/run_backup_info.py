@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_repositor
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_backup_record, xml_summary
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
 
 
@@ -37,7 +37,7 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     plan_backup_info.check_found([] if params["missing_ok"] else missing, path)
     if params["tag"] is not None:
         wanted = _tagged(path, plan_backup_info.chosen(whole, wanted), params["tag"])
-    repository = plan_backup_info.chosen(whole, wanted)
+    repository = plan_backup_info.chosen(whole, wanted, known)
     damage = _damage(path, repository, whole, verify=params["verify"])
     now_s = int(time.time())
     guests = plan_backup_info.described(repository, damage, now_s)
@@ -48,7 +48,7 @@ def read(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _known(domain: t.Any) -> plan_backup_info.KnownGuest:
-    uuid, tags = domain.UUIDString(), brief.tags(states.record(domain))
+    uuid, tags = domain.UUIDString(), stdlib_reader.tags(states.record(domain))
     return plan_backup_info.KnownGuest(
         domain.name(), uuid, tuple(tags), xml_backup_record.read(states.record(domain, BACKED), uuid)
     )

@@ -12,6 +12,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_proof,
     files_repository,
+    files_restored,
     libvirt_proof,
     plan_prove,
     run_backup,
@@ -166,6 +167,8 @@ class _Work:
         libvirt_snapshot.stop(self.connection, step.uuid, step.guest)
         libvirt_proof.remove_network(self.connection, step.uuid)
         files_proof.remove(step.directory, plan_prove.log_of(step.guest))
+        for path in plan_prove.states_of(step):
+            files_restored.discard(path)
         kinds = (*libvirt_query.managed_state(self.connection, step.uuid), "nvram", "tpm")
         definition.undefine_by(self.connection, step.uuid, step.guest, kinds)
 

@@ -30,7 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_restore i
 from ansible_collections.corral.virt.plugins.module_utils._backup.run_backup import BackupGuestHost, note
 from ansible_collections.corral.virt.plugins.module_utils._backup.xml_restored import macs_on, pausing, reporting
 from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query, xml_host
@@ -44,7 +44,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import (
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained
 from ansible_collections.corral.virt.plugins.module_utils._power import run_pacemaker
-from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvirt_snapshot
+from ansible_collections.corral.virt.plugins.module_utils._snapshot import libvirt_snapshot, plan_snapshot_steps
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.run_snapshot import GuestSnapshotHost
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
@@ -68,7 +68,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
     plan_clone_spec.check_local(connection.getURI())
     with contextlib.ExitStack() as stack:
         name = plan_restore.scene(spec, RestoreGuestHost(connection)).name
-        gate.hold(stack, lambda: locks.locked(name, plan_restore.another_run(name)))
+        gate.hold(stack, lambda: locks.locked(name, plan_snapshot_steps.another_run(f"restore {name}")))
         progress = Progress(run_disk_move.progress_file(spec.name or spec.guest))
         gate.hold(stack, lambda: progress)
         work = RestoreWork(connection, spec, progress, timeout_s=params["job_timeout"])
@@ -167,9 +167,15 @@ class RestoreWork:
         found = libvirt_query.find_by_uuid(self.connection, step.uuid)
         plan_restore.check_absent(step, found or libvirt_query.find(self.connection, step.guest))
         made = {path: known for path in step.paths if (known := identity.of_path(path))}
-        for path in step.settled:
+        for path in step.settled:  # before: a mark that stayed would let a later restore replace the guest's own files
             files_restored.settle(path)
-        definition.define(self.connection, step.guest, fields_record.identified(step.xml, made))
+        try:
+            definition.define(self.connection, step.guest, fields_record.identified(step.xml, made))
+        except VirtError:
+            with contextlib.suppress(VirtError):  # libvirt does not tell: the guest may be defined
+                for path in () if libvirt_query.find_by_uuid(self.connection, step.uuid) else step.settled:
+                    files_restored.mark(path)
+            raise
         self._refresh(step.paths)
 
     def _refresh(self, paths: t.Iterable[str]) -> None:

@@ -142,7 +142,7 @@ def macs_on(xml: str, network: str) -> list[str]:
 
 
 def _mac(interface: Element) -> str | None:
-    """Its MAC address."""
+    """The MAC address of an interface; None if it has none."""
     found = interface.find("mac[@address]")
     return None if found is None else found.get("address").lower()
 

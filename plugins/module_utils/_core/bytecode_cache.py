@@ -77,7 +77,7 @@ class _Loader(importlib.abc.InspectLoader):
         self._archive, self._folder = archive, folder
 
     def is_package(self, fullname: str) -> bool:
-        """True if it is one."""
+        """True if the name is that of a package."""
         return self._archive.is_package(fullname)
 
     def get_source(self, fullname: str) -> str:

@@ -41,7 +41,7 @@ class Form(t.Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Scalar:
-    """A type that JSON has, or one that has a text or number there."""
+    """The `Form` of a type that JSON has, or one that has a text or number there."""
 
     python: t.Any
     json: type
@@ -50,13 +50,12 @@ class Scalar:
     back: t.Callable[[t.Any], t.Any] = lambda data: data
 
     def data(self, value: t.Any) -> t.Any:
-        """See `Form`. A path is of another class on each system, a bool is no int."""
+        """A path is of another class on each system, a bool is no int."""
         if not isinstance(value, self.python) or (isinstance(value, bool) and self.python is not bool):
             raise TypeError(f"a value of the type {type(value).__name__} is no {self.python.__name__}")
         return self.to(value)
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
-        """See `Form`."""
         if exactly(data, self.json):
             try:
                 return self.back(data)
@@ -67,26 +66,24 @@ class Scalar:
         return None
 
     def schema(self, _known: Schema) -> Schema:
-        """See `Form`."""
         return {**self.shape}
 
 
 @dataclasses.dataclass(frozen=True)
 class Several:
-    """A tuple of any length, a list, or a frozenset."""
+    """The `Form` of a tuple of any length, a list, or a frozenset."""
 
     python: t.Any
     of: Form
 
     def data(self, value: t.Any) -> t.Any:
-        """See `Form`; a set is sorted."""
+        """A set is sorted."""
         if not exactly(value, self.python):
             raise TypeError(f"a value of the type {type(value).__name__} is no {self.python.__name__}")
         found = [self.of.data(one) for one in value]
         return found if self.python is not frozenset else sorted(found, key=json.dumps)
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
-        """See `Form`."""
         if not exactly(data, list):
             problems.append(f"{place}: must be a list, not {_word(data)}")
             return None
@@ -94,49 +91,43 @@ class Several:
         return None if problems else self.python(found)
 
     def schema(self, known: Schema) -> Schema:
-        """See `Form`."""
         return {"type": "array", "items": self.of.schema(known)}
 
 
 @dataclasses.dataclass(frozen=True)
 class FixedTuple:
-    """A tuple with a type for each place."""
+    """The `Form` of a tuple with a type for each place."""
 
     of: tuple[Form, ...]
 
     def data(self, value: t.Any) -> t.Any:
-        """See `Form`."""
         if not exactly(value, tuple) or len(value) != len(self.of):
             raise TypeError(f"a value of the type {type(value).__name__} is no tuple of {len(self.of)}")
         return [form.data(one) for form, one in zip(self.of, value)]
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
-        """See `Form`."""
         if not exactly(data, list) or len(data) != len(self.of):
             problems.append(f"{place}: must be a list of {len(self.of)}")
             return None
         return tuple(form.value(one, f"{place}[{at}]", problems) for at, (form, one) in enumerate(zip(self.of, data)))
 
     def schema(self, known: Schema) -> Schema:
-        """See `Form`."""
         parts, count = [form.schema(known) for form in self.of], len(self.of)
         return {"type": "array", "prefixItems": parts, "items": False, "minItems": count, "maxItems": count}
 
 
 @dataclasses.dataclass(frozen=True)
 class Mapping:
-    """A mapping with texts as keys; read back, it is a dict."""
+    """The `Form` of a mapping with texts as keys; read back, it is a dict."""
 
     of: Form
 
     def data(self, value: t.Any) -> t.Any:
-        """See `Form`."""
         if not isinstance(value, collections.abc.Mapping) or not all(exactly(key, str) for key in value):
             raise TypeError(f"a value of the type {type(value).__name__} is no mapping of texts")
         return {key: self.of.data(one) for key, one in value.items()}
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
-        """See `Form`."""
         if not exactly(data, dict):
             problems.append(f"{place}: must be an object, not {_word(data)}")
             return None
@@ -144,18 +135,16 @@ class Mapping:
         return {key: self.of.value(one, f"{place}[{key!r}]", problems) for key, one in data.items()}
 
     def schema(self, known: Schema) -> Schema:
-        """See `Form`."""
         return {"type": "object", "additionalProperties": self.of.schema(known)}
 
 
 @dataclasses.dataclass(frozen=True)
 class OneOf:
-    """The first of several types that fits."""
+    """The `Form` of a value of several types: the first one that fits."""
 
     of: tuple[Form, ...]
 
     def data(self, value: t.Any) -> t.Any:
-        """See `Form`."""
         reasons = []
         for form in self.of:
             try:
@@ -165,7 +154,7 @@ class OneOf:
         raise TypeError(reasons[0])
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
-        """See `Form`. The type that was meant has its problems within, if there is one."""
+        """If no type fits, the problems are those of the type that was meant, as far as that is seen."""
         tries: list[list[str]] = []
         for form in self.of:
             tries.append([])
@@ -176,25 +165,22 @@ class OneOf:
         return None
 
     def schema(self, known: Schema) -> Schema:
-        """See `Form`."""
         return {"anyOf": [form.schema(known) for form in self.of]}
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A frozen dataclass, or a named tuple: its fields by name. All of them: what is not said is not guessed."""
+    """The `Form` of a frozen dataclass or a named tuple: all of its fields by name; none is guessed."""
 
     python: type
     fields: t.Callable[[], t.Mapping[str, Form]]  # called when it is needed: a class may contain itself
 
     def data(self, value: t.Any) -> t.Any:
-        """See `Form`."""
         if not exactly(value, self.python):
             raise TypeError(f"a value of the type {type(value).__name__} is no {self.python.__name__}")
         return {name: form.data(getattr(value, name)) for name, form in self.fields().items()}
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
-        """See `Form`."""
         if not exactly(data, dict):
             problems.append(f"{place}: must be an object, not {_word(data)}")
             return None
@@ -206,7 +192,6 @@ class Record:
         return None if mine else self.python(**found)
 
     def schema(self, known: Schema) -> Schema:
-        """See `Form`."""
         name = self.python.__name__
         if name not in known:
             known[name] = {}
@@ -214,7 +199,7 @@ class Record:
         return {"$ref": f"#/$defs/{name}"}
 
     def object(self, known: Schema, first: Schema | None = None) -> Schema:
-        """Its schema in place; `first` are properties before its own."""
+        """The schema of the class, which begins with the properties `first`."""
         properties = {**(first or {}), **{name: form.schema(known) for name, form in self.fields().items()}}
         return {
             "type": "object",
@@ -226,10 +211,9 @@ class Record:
 
 
 class Plain:
-    """Any value of texts, numbers, lists, tuples and mappings; what JSON does not tell apart has its name before it."""
+    """The `Form` of texts, numbers, lists, tuples and mappings; what JSON cannot tell apart has its name before it."""
 
     def data(self, value: t.Any) -> t.Any:
-        """See `Form`."""
         if value is None or exactly(value, bool, int, float, str):
             return value
         if exactly(value, list, tuple):
@@ -239,7 +223,6 @@ class Plain:
         raise TypeError(f"a value of the type {type(value).__name__} is no plain data")
 
     def value(self, data: t.Any, place: str, problems: list[str]) -> t.Any:
-        """See `Form`."""
         if not exactly(data, dict, list):
             return data
         made: t.Mapping[str, Form] = {"list": Several(list, self), "tuple": Several(tuple, self), "dict": Mapping(self)}
@@ -250,7 +233,6 @@ class Plain:
         return made[name].value(data[name], place, problems)
 
     def schema(self, known: Schema) -> Schema:
-        """See `Form`."""
         own = {"$ref": "#/$defs/plain"}
         each = {"list": {"type": "array", "items": own}, "dict": {"type": "object", "additionalProperties": own}}
         each["tuple"] = each["list"]

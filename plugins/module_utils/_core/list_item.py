@@ -20,5 +20,5 @@ class Item:
     template: str = dataclasses.field(default="", repr=False)  # the XML that one that is made now begins with
 
     def with_fields(self, **more: t.Any) -> Item:
-        """The same entry with some fields set."""
+        """A copy of the entry with some fields set."""
         return dataclasses.replace(self, fields={**self.fields, **more})

@@ -1,6 +1,6 @@
 # Copyright (c) corral.virt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which object is meant."""
+"""The identity of an object: which one is meant."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Dated(t.Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of what was taken."""
 
     @property
     def created_s(self) -> int:

@@ -88,7 +88,7 @@ def _named_object(kind: type, field: str, known: dict[str, t.Any]) -> dict[str, 
 
 @dataclasses.dataclass(frozen=True)
 class _Named:
-    """An object of some class below one, which a field tells; `Form`."""
+    """The `Form` of an object of any class below `python`; a field has the name of its class."""
 
     python: t.Any
     field: str

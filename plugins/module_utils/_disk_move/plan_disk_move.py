@@ -33,9 +33,9 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_m
     Remember,
 )
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile, DiskPlace
-from ansible_collections.corral.virt.plugins.module_utils._disk_move.xml_disk_move import mirror, moved
+from ansible_collections.corral.virt.plugins.module_utils._disk_move.xml_disk_move import is_encrypted, mirror, moved
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_record, xml_backup_record
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume, owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_thin_pool
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool, VolumeGroup
@@ -43,7 +43,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
     GrowLogicalVolume,
     GrowRunningDisk,
     GrowThinVolume,
-    owner_tag,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
@@ -91,7 +90,8 @@ class Mark(t.NamedTuple):
         if found is None:
             return None
         disk, guest, source, own, inode, born, mark = (None if one == "None" else one for one in found.groups())
-        old = FileIdentity(int(inode), int(born) if born else None, mark) if inode else None
+        born_ns = int(born) if born else None
+        old = FileIdentity(int(inode), born_ns, mark) if inode else None
         return cls(str(disk), str(guest), str(source), own == "own", old)
 
 
@@ -480,8 +480,7 @@ def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterat
     if file.opened and not move.found.active:
         show = shlex.join(["fuser", "-v", move.source])
         yield Refused(f"{cannot}: a process that libvirt does not know has it open (see `{show}`); stop that first")
-    if file.encrypted:
-        yield Refused(f"{cannot}: it is encrypted, and its copy would not be; shut the guest down, and copy the file")
+    yield from _of_the_encryption(move, file)
     if file.format != move.format:
         yield Refused(
             f"{cannot}: the guest uses it as {move.format}, and its first bytes say {file.format}; inspect it, and "
@@ -504,16 +503,29 @@ def _of_the_file(move: _Move, file: DiskFile | None, host: MoveHost) -> t.Iterat
         yield Refused(f"{cannot}: {user} uses {move.source}, too; remove that first")
 
 
+def _of_the_encryption(move: _Move, file: DiskFile) -> t.Iterator[VirtError]:
+    """Why an encrypted disk does not move: only a copy of its file, byte by byte, is encrypted as well."""
+    cannot = f"cannot move {move.what}: it is encrypted, and its copy would not be"
+    if file.encrypted:
+        yield Refused(f"{cannot}; shut the guest down, and copy the file")
+    elif is_encrypted(move.found.xml, move.name) and (move.found.active or not move.place.keeps(file)):
+        yield Refused(f"{cannot}; shut the guest down, and move it to a pool of files, as {file.format}")
+
+
 def _of_the_place(
     move: _Move, file: DiskFile, part: FileIdentity | None, needed: int, host: MoveHost
 ) -> t.Iterator[VirtError]:
     cannot = f"cannot move {move.what} to pool {move.spec.pool}"
-    if part is None and host.exists(move.to):
-        yield Refused(f"{cannot}: {move.to} exists, and is no part of this move; rename or remove it")
-    if part is not None:
-        user = host.user(move.to, "")
-        if user:
-            yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
+    foreign = part is None and host.exists(move.to)
+    user = host.user(move.to, "") if foreign or part is not None else None
+    if foreign and user:
+        yield Refused(f"{cannot}: {move.to} exists, and {user} uses it; choose another pool")
+    elif foreign:
+        yield Refused(
+            f"{cannot}: {move.to} exists, and is no part of this move; rename or remove it if no other host uses it"
+        )
+    elif user:
+        yield Refused(f"{cannot}: a part is left in {move.to}, and {user} uses it; remove that first")
     if move.found.active and file.is_device:
         pool = host.pool_of(move.source)
         group, is_thin = host.group(pool) if pool else None, bool(host.thin_pool_of(move.source))

@@ -15,7 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
-FORMATS = ("qcow2", "raw")
 _ENDINGS = {".qcow2": "qcow2", ".img": "raw", ".raw": "raw"}
 _LOGICAL_NAME = re.compile(r"[A-Za-z0-9+_.][A-Za-z0-9+_.-]{0,99}")
 

@@ -38,6 +38,9 @@ class DrainHost(MoveHost, t.Protocol):
     def files(self, pool: str) -> dict[str, int]:
         """Paths of the volumes of a pool, with the bytes that they take."""
 
+    def which(self, path: str) -> t.Hashable:
+        """What tells a file or device from others, whatever its path; None if there is none."""
+
     def storage(self, pool: PoolDirectory) -> t.Hashable:
         """What the volumes of a pool take their room from: the number of a filesystem, or a volume group."""
 
@@ -84,7 +87,7 @@ class _Disk(t.NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes now; nothing if only the end of its move is left to do."""
+        """What the disk takes now; nothing if only the end of its move is left to do."""
         return self.file.allocated_bytes if self.file else 0
 
 
@@ -108,7 +111,7 @@ def plan(spec: DrainSpec, host: DrainHost) -> DrainPlan:
     pool, *goals = _pools(spec, host)
     disks = sorted(_disks(pool, goals, host), key=lambda one: (-one.size_bytes, one.guest.name, one.name))
     promised: dict[t.Hashable, int] = collections.defaultdict(int)  # bytes, by what they are taken from
-    moves, refused = list[PoolMove](), list[VirtError]()
+    moves, refused = list[PoolMove](), [*_by_other_paths(spec, pool, host)]
     for disk in disks:
         goal = _goal(disk, goals, promised, host)
         place = host.storage(goal)
@@ -168,6 +171,26 @@ def _disks(pool: PoolDirectory, goals: t.Sequence[PoolDirectory], host: DrainHos
                 mark = _mark(guest, disk, _place(found, by_path[folder], host), host)
                 if mark and os.path.dirname(mark.source) == pool.path:
                     yield found._replace(begun=by_path[folder].name)
+
+
+def _by_other_paths(spec: DrainSpec, pool: PoolDirectory, host: DrainHost) -> t.Iterator[VirtError]:
+    """A refusal for each disk that is a volume of the pool, and that its guest names by another path: through a link, a
+    second mount or another pool.
+    """
+    volumes = {host.which(path): path for path in host.files(spec.pool)}
+    for guest in host.guests():
+        for disk in _disks_of(guest):
+            path = plan_disk_move.path_of(disk, host)
+            if not path or os.path.dirname(path) == pool.path or path in volumes.values():
+                continue
+            which = host.which(path)
+            its = volumes.get(which) if which is not None else None
+            if its and (disk.get("shareable") or plan_disk_move.is_alone(disk, path, guest)):
+                edit = shlex.join(["virsh", "edit", guest.name])
+                yield Refused(
+                    f"cannot move disk {disk['name']} of {guest.name}: its definition names {its} of pool {spec.pool} "
+                    f"by another path, {path}; write {its} there while the guest is off (`{edit}`), and run again"
+                )
 
 
 def _place(disk: _Disk, goal: PoolDirectory, host: DrainHost) -> DiskPlace:

@@ -360,7 +360,7 @@ class _Work:
 
 def _written(path: str) -> str:
     """What changes when a file or device is written."""
-    return files_logical.written(path) or str(os.stat(path).st_mtime_ns)
+    return locks.sectors_written(path) or str(os.stat(path).st_mtime_ns)
 
 
 _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object]] = {

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked
@@ -79,6 +80,13 @@ class _Host(run_disk_move.DiskMoveHost):
         paths = [volume.path() for _ref, volume in libvirt_volume.volumes(self._connection, pool, None, [])]
         shown = [path for path in paths if not os.path.basename(path).startswith(".")]
         return {path: self.taken_bytes(path) for path in shown if os.path.isfile(path)}
+
+    def which(self, path: str) -> t.Hashable:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return ("device", found.st_rdev) if stat.S_ISBLK(found.st_mode) else (found.st_dev, found.st_ino)
 
     @asked
     def storage(self, pool: PoolDirectory) -> t.Hashable:

@@ -34,6 +34,12 @@ def mirror(xml: str, target: str) -> str | None:
     return None
 
 
+def is_encrypted(xml: str, name: str) -> bool:
+    """True if QEMU encrypts the disk of this name: the first bytes of a raw one need not tell."""
+    disks = [one for one in parse(xml).iterfind("devices/disk") if fields_disk.name_of(one) == name]
+    return any(one.find(place) is not None for one in disks for place in ("encryption", "source/encryption"))
+
+
 def moved(xml: str, name: str, path: str, form: str, owned: t.Sequence[OwnedVolume] | None) -> str:
     """The definition with the disk of this name at another path, in that format; its record with these disks, unless
     that is None.

@@ -15,8 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.fields_interfa
 )
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Mark, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, make
 
 _SERVICE = k.integer(1, 65535)

@@ -16,8 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import fields_
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Items, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Flag, Index, Items, Mark, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, child, make, parse
 
 

@@ -625,7 +625,7 @@ def _without_mode(root: Element, fields: row.Values) -> row.Values:
 
 
 def as_defined(wanted: GuestSpec, definition: str) -> GuestSpec:
-    """The same options, but a device to plug starts from its definition, without its address."""
+    """The guest's options, in which a device to plug starts from its definition, without its address."""
     root = parse(definition)
     return wanted.with_fields(
         **{option: _as_defined(root, option, items) for option in _PLUGGED if (items := wanted.fields.get(option))}

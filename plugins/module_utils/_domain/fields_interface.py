@@ -9,14 +9,13 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
-from ansible_collections.corral.virt.plugins.module_utils._xml.index import Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows import (
     BANDWIDTH,
     VLAN,
     normalise_vlan,
     same_mac,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Row, silent_is
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import ANY, Items, Mark, Row, silent_is
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, alias_name, drop, make
 
 

@@ -107,10 +107,12 @@ def of(guest: FoundGuest | None) -> dict[str, t.Any]:
     """The record of a guest, from its running XML if it runs; empty without a guest. The record of another guest's
     migration, from a copied definition, is left out.
     """
-    if guest is None:
-        return {}
-    recorded = read(guest.live_xml or guest.xml)
-    if recorded.get("moving_seal") in (None, sealed(guest.uuid)):  # earlier versions did not record it
+    return own(read(guest.live_xml or guest.xml), guest.uuid) if guest else {}
+
+
+def own(recorded: dict[str, t.Any], uuid: str) -> dict[str, t.Any]:
+    """A record without the migration of another guest than the one with this UUID."""
+    if recorded.get("moving_seal") in (None, sealed(uuid)):  # earlier versions did not record it
         return recorded
     return {name: value for name, value in recorded.items() if not name.startswith("moving")}
 

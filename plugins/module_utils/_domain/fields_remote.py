@@ -109,7 +109,7 @@ class Auth(Remote):
 
 
 class Login(Auth):
-    """The user name; without it there is no login."""
+    """The user name of a login; removing it removes the login."""
 
     def write(self, element: Element, value: t.Any) -> None:
         """Set the user name, or remove the whole login."""

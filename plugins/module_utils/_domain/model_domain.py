@@ -57,6 +57,11 @@ class OwnedDisk:
         return not self.volume and (self.active or (self.pool is None and self.exists is False))
 
 
+def owner_tag(guest_uuid: str) -> str:
+    """The LVM tag of a logical volume that is made for a guest."""
+    return f"corral.guest.{guest_uuid}"
+
+
 # The options that say where the bytes of a disk are, and the fields that decide it.
 PLACES = {"source": "source", "volume": "volume", "url": "url", "network": "network.protocol", "nvme": "nvme.address"}
 
@@ -122,6 +127,7 @@ class GuestSpec:
     force: bool = False
     force_off: bool = False  # when it is removed: it is not asked to shut down
     remove_storage: bool = False
+    keep_shared: bool = False  # its disks on filesystems that other hosts may mount stay then
     keep_removed_h: int = 0  # how long its disks are kept aside then, in hours
     wait: bool = True
     wait_timeout_s: int = 300
@@ -138,7 +144,7 @@ class GuestSpec:
         return self.fields.get("interfaces")
 
     def with_fields(self, **more: t.Any) -> GuestSpec:
-        """The same guest with some fields set; None unsets a field."""
+        """A copy of the guest with some fields set; None unsets a field."""
         fields = {**self.fields, **more}
         return dataclasses.replace(self, fields={field: value for field, value in fields.items() if value is not None})
 

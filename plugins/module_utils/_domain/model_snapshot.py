@@ -85,6 +85,8 @@ class SnapshotRecord:
     scheduled: bool = False  # it was named by its time, and goes when its time is over
     files: tuple[str, ...] = ()  # that are there for it
     copies: tuple[tuple[str, str], ...] = ()  # UEFI variables and TPM state: where it is, and its copy
+    # files of detached disks that libvirt's document names, and a revert has left in place; their names meanwhile
+    spared: tuple[tuple[str, str], ...] = ()
 
     def text(self) -> str:
         """The entry as text."""
@@ -96,8 +98,10 @@ class SnapshotRecord:
         try:
             told = json.loads(text)
             copies = tuple((str(path), str(copy)) for path, copy in told["copies"])
+            spared = tuple((str(path), str(name)) for path, name in told.get("spared", ()))
+            whose = (str(told["name"]), str(told["guest"]))
             files = tuple(map(str, told["files"]))
-            found = cls(str(told["name"]), str(told["guest"]), told["phase"], bool(told["scheduled"]), files, copies)
+            found = cls(*whose, told["phase"], bool(told["scheduled"]), files, copies, spared)
         except (ValueError, TypeError, KeyError):
             return None
         return found if found.guest == guest else None

@@ -20,7 +20,8 @@ _TAG = re.compile(r"(backup|proven)-(\d+[mhdw])")
 
 class BackupNote(t.NamedTuple):
     """What is noted with a guest: its last point, until when that was as new as the guest, and its last proof; the
-    folder of the point that disks stand on while that is copied, these, and those that did not pause it on errors.
+    folder of the point that disks stand on while that is copied, these, and those that did not pause it on errors; path
+    and ID of the repository that has its last point, and the UUID of the host that put it there.
     """
 
     point: str | None = None
@@ -29,6 +30,9 @@ class BackupNote(t.NamedTuple):
     stands_on: str | None = None
     disks: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
+    repository: str | None = None
+    repository_id: str | None = None
+    host: str | None = None
 
 
 def seconds(duration: str) -> int:
@@ -76,7 +80,8 @@ def _of(element: t.Any, uuid: str) -> BackupNote:
         int(text) if text.isdecimal() else None for text in (element.get("at", ""), element.get("proven", ""))
     )
     disks, stops = (tuple(element.get(name, "").split()) for name in ("disks", "stops"))
-    return BackupNote(element.get("point"), at_s, proven_s, element.get("stands-on"), disks, stops)
+    place = (element.get(name) for name in ("repository", "repository-id", "host"))
+    return BackupNote(element.get("point"), at_s, proven_s, element.get("stands-on"), disks, stops, *place)
 
 
 def document(note: BackupNote, uuid: str) -> str:
@@ -89,6 +94,9 @@ def document(note: BackupNote, uuid: str) -> str:
         ("stands-on", note.stands_on),
         ("disks", " ".join(note.disks) or None),
         ("stops", " ".join(note.stops) or None),
+        ("repository", note.repository),
+        ("repository-id", note.repository_id),
+        ("host", note.host),
     ):
         if value is not None:
             element.set(name, str(value))

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import os.path
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, make, parse, text
 
 _NVRAM = "/var/lib/libvirt/qemu/nvram"
 Located = t.Callable[[str, str], t.Optional[str]]  # pool, volume -> path
+Resolved = t.Callable[[str], str]  # a path as its machine resolves it
 
 
 def sources(xml: str, located: Located, *, below: bool = False) -> list[str]:
@@ -83,9 +83,10 @@ class Link(t.NamedTuple):
     target: str | None  # of the disk, where this guest alone writes into the file
 
 
-def links(xml: str, located: Located) -> list[Link]:
+def links(xml: str, located: Located, resolved: Resolved) -> list[Link]:
     """All files of a domain document. Only that of a running guest has whole chains."""
-    return [link for disk in parse(xml).iterfind("devices/disk") for _element, link in _chain(disk, located)]
+    disks = parse(xml).iterfind("devices/disk")
+    return [link for disk in disks for _element, link in _chain(disk, located, resolved)]
 
 
 def raw_sources(xml: str, located: Located) -> set[str]:
@@ -94,13 +95,13 @@ def raw_sources(xml: str, located: Located) -> set[str]:
     return {path for disk in disks for path in (_path(disk, located),) if path}
 
 
-def without_below(xml: str, path: str, located: Located) -> str | None:
+def without_below(xml: str, path: str, located: Located, resolved: Resolved) -> str | None:
     """The document without the backing files of `path`, which libvirt then reads from the file; None if it has none."""
     root = parse(xml)
     below = [
         (element, element.find("backingStore"))
         for disk in root.iterfind("devices/disk")
-        for element, link in _chain(disk, located)
+        for element, link in _chain(disk, located, resolved)
         if link.path == path
     ]
     for element, store in below:
@@ -109,7 +110,7 @@ def without_below(xml: str, path: str, located: Located) -> str | None:
     return text(root) if any(store is not None for _element, store in below) else None
 
 
-def _chain(disk: Element, located: Located) -> t.Iterator[tuple[Element, Link]]:
+def _chain(disk: Element, located: Located, resolved: Resolved) -> t.Iterator[tuple[Element, Link]]:
     """Elements of a disk with a source, each with its link: the disk, its backing files, the target of a copy."""
     alone = disk.get("device", "disk") == "disk" and disk.find("readonly") is None and disk.find("shareable") is None
     element, mirror = disk, disk.find("mirror")
@@ -117,11 +118,11 @@ def _chain(disk: Element, located: Located) -> t.Iterator[tuple[Element, Link]]:
         path = _path(element, located)
         if path:
             target = disk.find("target").get("dev") if alone and element is disk and mirror is None else None
-            yield element, Link(os.path.realpath(path), target)
+            yield element, Link(resolved(path), target)
         element = element.find("backingStore")
     copied = None if mirror is None else _path(mirror, located)
     if copied:
-        yield mirror, Link(os.path.realpath(copied), None)
+        yield mirror, Link(resolved(copied), None)
 
 
 def _path(element: Element, located: Located) -> str | None:

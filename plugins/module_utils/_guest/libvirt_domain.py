@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt import defini
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, libvirt_wait
 from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_blockjob, libvirt_storage
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 _DETACH_S, _BALLOON_S = 20, 5
 
@@ -48,7 +48,7 @@ def _attach(domain: t.Any, step: plan_guest_steps.Attach) -> None:
 
 def _detach(domain: t.Any, step: plan_guest_steps.Detach) -> None:
     """Ask the guest to release the device, and wait until it does; raises Timeout."""
-    alias = brief.alias(step.xml)
+    alias = stdlib_reader.alias(step.xml)
     with (
         explained("detach", f"{step.what} from {step.guest}"),
         libvirt_wait.removal(domain.connect(), domain, alias=alias) as gone,

@@ -11,7 +11,7 @@ import weakref
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, NotOffered
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import Offer
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 _COMPLETE: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDictionary()  # names of network filters
 
@@ -61,7 +61,7 @@ def missing_filters(connection: Connection, names: t.Collection[str]) -> frozens
         reached |= waiting
         with explained("read the network filters of", connection.getURI()):
             documents = [there[name].XMLDesc() for name in waiting if name in there]
-        waiting = {name for document in documents for name in brief.references(document)} - reached
+        waiting = {name for document in documents for name in stdlib_reader.references(document)} - reached
     gone = reached - there.keys()
     complete |= set() if gone else reached
     return frozenset(gone)
@@ -105,7 +105,7 @@ def _is_offered(connection: Connection, one: Offer) -> bool:
     """True if libvirt offers it, or cannot tell: it may not know the machine type itself."""
     with contextlib.suppress(libvirt.libvirtError):
         kind = (one.arch or None, one.machine or None, one.virt_type or None)
-        return brief.offers(connection.getDomainCapabilities(None, *kind), one.what)
+        return stdlib_reader.offers(connection.getDomainCapabilities(None, *kind), one.what)
     return True
 
 

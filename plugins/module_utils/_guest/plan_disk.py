@@ -14,7 +14,13 @@ from ansible_collections.corral.virt.plugins.module_utils._core.defaults import 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_name, is_content
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Disk, GuestSpec, Original, Volume
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    Disk,
+    GuestSpec,
+    Original,
+    Volume,
+    owner_tag,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequisites import UNFINISHED_SUFFIX
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
@@ -36,7 +42,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_fac
     ThinPool,
     VolumeGroup,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 # Decide what the image of a disk is made of, and refuse what it cannot be made of. Pure.
@@ -191,6 +196,7 @@ def _usable(guest: str, image: str, site: Site, *, copied: bool) -> DiskOrigin:
 
 STARTED = ("running", "paused", "rebooted")  # states that let a guest run
 NewVolume = t.Callable[[Volume], str]  # its document
+UserOf = t.Callable[[str], "str | None"]  # who uses the file at a path; a question to the host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,13 +284,16 @@ def _opened_volume(wanted: GuestSpec, item: Disk, known: Known) -> tuple[str, st
     return (pool, name) if starts or attaches else None
 
 
-def plan(wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume) -> DiskPlan:
+def plan(
+    wanted: GuestSpec, known: Known, answers: t.Mapping[str, Answer], new_volume: NewVolume, user_of: UserOf
+) -> DiskPlan:
     """The plan for every wanted disk; raises BadInput, NotFound or Refused."""
     if wanted.disks is None:
         _refuse_start(wanted, known)
         return DiskPlan(left=known.unfinished)
     refuse_all(list(_other_formats(wanted, known)))
-    outcomes = [_outcome(wanted.name, item, known, answers.get(item.name), new_volume) for item in wanted.disks]
+    asked = [(item, answers.get(item.name)) for item in wanted.disks]
+    outcomes = [_outcome(wanted.name, item, known, answer, new_volume, user_of) for item, answer in asked]
     _check_room(wanted.name, [one.taken for one in outcomes if one.taken])
     making = tuple(path for one in outcomes for path in one.making)
     return DiskPlan(
@@ -390,6 +399,7 @@ class _Sight:
     identity: FileIdentity | None = None  # of the file that has the path of the one that would be made
     site: Site | None = None  # where it would be made
     size: Size | None = None  # of the one that the guest has
+    user: str | None = None  # of a file that has its name; None if this host knows of none
 
     @property
     def group(self) -> VolumeGroup | None:
@@ -429,7 +439,9 @@ class _Outcome:
     taken: Taken | None = None
 
 
-def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_volume: NewVolume) -> _Outcome:
+def _outcome(
+    guest: str, item: Disk, known: Known, answer: Answer | None, new_volume: NewVolume, user_of: UserOf
+) -> _Outcome:
     if isinstance(answer, Site):
         volume = new_volume_of(guest, item, answer)
         there = _standing(volume.path, known, answer)
@@ -445,7 +457,10 @@ def _outcome(guest: str, item: Disk, known: Known, answer: Answer | None, new_vo
         sight = _Sight(guest, item, _path(device, answer), has_bytes=has, target=target, size=answer)
     else:
         there, sight = GIVEN, _Sight(guest, _with_format(item, known, answer))
-    return _VERBS[case_of(there, sight.asked_bytes, sight.has_bytes)](sight, new_volume)
+    case = case_of(there, sight.asked_bytes, sight.has_bytes)
+    if case == TAKEN:
+        sight = dataclasses.replace(sight, user=user_of(t.cast(str, sight.path)))
+    return _VERBS[case](sight, new_volume)
 
 
 def _with_format(item: Disk, known: Known, answer: Answer | None) -> Disk:
@@ -560,8 +575,12 @@ def _refuse_unreadable(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
 
 
 def _refuse_taken(sight: _Sight, _new_volume: NewVolume) -> t.NoReturn:
-    remedy = f"If not, remove it, or use it as it is with disks[].source: {sight.path}"
-    sight.fail(Refused, "create", f": {sight.path} exists already; another run may be creating it. {remedy}")
+    if sight.user:
+        remedy = "choose another name for the guest or the disk, or another pool"
+        sight.fail(Refused, "create", f": {sight.path} exists already, and {sight.user} uses it; {remedy}")
+    remedy = f"If neither, remove it, or use it as it is with disks[].source: {sight.path}"
+    why = "another run may be creating it, or another host may use it"
+    sight.fail(Refused, "create", f": {sight.path} exists already; {why}. {remedy}")
 
 
 _VERBS: dict[str, t.Callable[[_Sight, NewVolume], _Outcome]] = {

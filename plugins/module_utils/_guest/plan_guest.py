@@ -33,7 +33,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_prerequi
     Prerequisites,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisites import prerequisites
-from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import elements, sources
+from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import elements, sources, variables
 from ansible_collections.corral.virt.plugins.module_utils._guest import (
     plan_changes,
     plan_cloning,
@@ -94,9 +94,19 @@ def planned_removal(
         disks=disks,
         owner=owner,
         others=others,
+        shared=_shared_disks(wanted, paths, host),
         unfinished=unfinished,
         uri=host.uri,
     )
+
+
+def _shared_disks(wanted: GuestSpec, paths: t.Sequence[str], host: GuestHost) -> dict[str, str]:
+    """Disks that stay because other hosts may mount their filesystem, with its kind, or that nobody here can tell."""
+    if not (wanted.remove_storage and wanted.keep_shared):
+        return {}
+    kinds = host.shared_filesystems(tuple(paths))
+    unknown = "a filesystem of another machine"
+    return dict.fromkeys(paths, unknown) if kinds is None else {path: kind for path, kind in kinds.items() if kind}
 
 
 def _left_over_images(guest: str, host: GuestHost) -> list[str]:
@@ -184,7 +194,7 @@ def _original(wanted: GuestSpec, host: GuestHost) -> FoundGuest:
     found = host.find(t.cast(str, wanted.clone_of))
     if found is None:
         return plan_cloning.checked(wanted, None, managed_state=(), recorded={}, seed=False)
-    recorded, seed = fields_record.read(found.xml), "seed" in fields_disk.by_name(found.xml)
+    recorded, seed = _recorded(found), "seed" in fields_disk.by_name(found.xml)
     return plan_cloning.checked(
         wanted, found, managed_state=host.managed_state(found.uuid), recorded=recorded, seed=seed
     )
@@ -199,6 +209,11 @@ def _with_seed(wanted: GuestSpec, base: str, uuid: str, original: FoundGuest | N
     )
 
 
+def _recorded(guest: FoundGuest) -> dict[str, t.Any]:
+    """The record in the guest's stored definition."""
+    return fields_record.own(fields_record.read(guest.xml), guest.uuid)
+
+
 def takes_disks(wanted: GuestSpec) -> bool:
     """True if the guest may start to use disks that exist already."""
     named = any(item.places for item in wanted.disks or ())
@@ -209,10 +224,12 @@ def plan(wanted: GuestSpec, host: GuestHost) -> GuestPlan:
     """The plan for one guest; raises NotFound, Refused or BadInput."""
     found = host.find(wanted.name)
     step, found = _renamed(wanted, found, host) if wanted.renamed_from else (None, found)
-    recorded = fields_record.read(found.xml) if found else {}
+    recorded = _recorded(found) if found else {}
     plan_power.check_state(wanted, found, moving=bool(recorded.get("moving")))
     if wanted.state == "absent":
-        result = planned_removal(wanted, found, recorded, host)
+        stores = variables(parse(found.xml)) if found else ()
+        in_use = host.users(stores, but=found.uuid) if found and stores else {}
+        result = plan_removal.with_shared_variables(planned_removal(wanted, found, recorded, host), in_use)
     else:
         result = _plan_present(wanted, found, recorded, host)
     result = _identified(dataclasses.replace(result, found_xml=found.xml if found else None))
@@ -249,7 +266,7 @@ def _renamed(
         found,
         former,
         managed_state=managed_state,
-        recorded=fields_record.read(former.xml) if former else {},
+        recorded=_recorded(former) if former else {},
         snapshots=host.snapshots(former.uuid) if former and "snapshots" in managed_state else (),
     )
     if former is None:
@@ -465,11 +482,15 @@ def _guest_to_clone(wanted: GuestSpec, host: GuestHost) -> _Subject:
 def _plan_disks_and_seed(subject: _Subject, host: GuestHost) -> Seeding:
     """The plan for the guest's disks and its seed."""
     wanted, known = subject.wanted, subject.known
+
+    def user_of(path: str) -> str | None:
+        return host.users([path]).get(path)
+
     answers = host.disks(plan_disk.questions(wanted, known))
-    disks = plan_disk.plan(wanted, known, answers, xml_host.new_volume)
+    disks = plan_disk.plan(wanted, known, answers, xml_host.new_volume, user_of)
     case = plan_seeding.seed_case(wanted, known, disks)
     site = host.seed(wanted.name, case.question)
-    return plan_seeding.plan(wanted, known, disks, case, site, xml_host.new_volume)
+    return plan_seeding.plan(wanted, known, disks, case, site, xml_host.new_volume, user_of)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -254,4 +254,5 @@ class Undefine(GuestStep):
     seen: str = dataclasses.field(default="", repr=False)  # fingerprint of the definition
 
     def __str__(self) -> str:
-        return f"undefine {self.guest}" + (f" with its {', '.join(self.managed_state)}" if self.managed_state else "")
+        gone = ", ".join(kind for kind in self.managed_state if not kind.startswith("keep_"))
+        return f"undefine {self.guest}" + (f" with its {gone}" if gone else "")

@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 import typing as t
+from types import MappingProxyType
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, GuestSpec, OwnedDisk
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    FoundGuest,
+    GuestSpec,
+    OwnedDisk,
+    owner_tag,
+)
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import GuestStep
@@ -19,7 +26,6 @@ from ansible_collections.corral.virt.plugins.module_utils._power.plan_power impo
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_disk_facts, plan_disposal
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Owner
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
 
@@ -33,20 +39,21 @@ def absent(
     disks: t.Mapping[str, OwnedDisk],
     owner: Owner,
     others: t.Sequence[str] = (),
+    shared: t.Mapping[str, str] = MappingProxyType({}),
     unfinished: t.Sequence[DiskAside] = (),
     uri: str = SYSTEM,
 ) -> GuestPlan:
-    """Remove the guest, then (if wanted) the disks that it owns and nobody else uses. `in_use` is path -> user, `disks`
-    what exists of the disks to remove. `owned` are entries of its record, which count only for their `owner`; `others`
-    are files of the guest that are not in the record, and stay.
+    """Remove the guest, then (if wanted) the disks that it owns and nobody else uses. Raises Refused for one that
+    cannot be removed now: the record goes with the guest. Notes on kept disks have the command that deletes them.
 
-    Raises Refused for a disk that cannot be removed now: the record that names its owner goes with the guest. So the
-    note on a kept disk has the command that deletes it, at that `uri`.
+    `in_use` is path -> user, `disks` what exists of the disks to remove. `owned` are entries of its record, which count
+    only for their `owner`. `others` are files that are not in it, and stay, as do disks on filesystems that are
+    `shared` with hosts that nobody has asked (path -> kind).
     """
     _refuse_namesake(wanted, found)
     in_use = {**_opened(found, disks), **in_use}
-    doubts = _doubts(owned, owner, disks)
-    own = {one.path: one for one in owned if one.path not in in_use and one.path not in doubts}
+    doubts = {**_shared(shared), **_doubts(owned, owner, disks)}
+    own = {one.path: one for one in owned if one.path not in {**in_use, **doubts}}
     removed = {path: disks[path] for path in own if wanted.remove_storage}
     _refuse_unreachable(wanted.name, removed, uri)
     made: list[GuestStep] = []
@@ -60,9 +67,23 @@ def absent(
     notes = [_left(owner, path, used, uri) for path in others]
     notes += [_kept(owner, one, used, doubts, uri) for one in owned if one.path not in removed]
     notes += [*_unknown(wanted.name, removed), *kept]
-    return GuestPlan(
-        (*finishing, *made), (Change("state", found.state, "absent"),), notes=tuple(notes), uuid=found.uuid
-    )
+    changes = (Change("state", found.state, "absent"),)
+    return GuestPlan((*finishing, *made), changes, notes=tuple(notes), uuid=found.uuid)
+
+
+def with_shared_variables(plan: GuestPlan, in_use: t.Mapping[str, str]) -> GuestPlan:
+    """The plan that keeps the guest's UEFI variables if they are `in_use` by others (path -> user): libvirt deletes the
+    file by its path, and a definition that was copied by hand names it, too.
+    """
+
+    def keeping(step: GuestStep) -> GuestStep:
+        if not isinstance(step, plan_guest_steps.Undefine) or not in_use:
+            return step
+        kinds = [f"keep_{kind}" if kind == "nvram" else kind for kind in step.managed_state]
+        return dataclasses.replace(step, managed_state=tuple(kinds))
+
+    notes = [f"kept UEFI variables {path}: {user} uses them" for path, user in in_use.items()]
+    return dataclasses.replace(plan, steps=tuple(map(keeping, plan.steps)), notes=(*plan.notes, *notes))
 
 
 def _deletions(
@@ -91,6 +112,13 @@ def _doubts(owned: t.Sequence[OwnedVolume], owner: Owner, disks: t.Mapping[str, 
         for one in owned
     }
     return {path: reason for path, reason in reasons.items() if reason}
+
+
+def _shared(paths: t.Mapping[str, str]) -> dict[str, str]:
+    """Why disks stay that a guest of another host may use, by path."""
+    return {
+        path: f"it is on {kind}, and a guest of a host that was not asked may use it" for path, kind in paths.items()
+    }
 
 
 def _untagged(entry: OwnedVolume, owner: Owner, disk: OwnedDisk | None) -> str:

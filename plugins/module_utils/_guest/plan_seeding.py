@@ -22,7 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
     Volume,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_disk import STARTED, DiskPlan, NewVolume
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_disk import STARTED, DiskPlan, NewVolume, UserOf
 from ansible_collections.corral.virt.plugins.module_utils._seed import plan_seed
 from ansible_collections.corral.virt.plugins.module_utils._storage import plan_pool_files
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
@@ -106,14 +106,20 @@ def _seed_disk(wanted: GuestSpec, known: Known, disks: DiskPlan, private: str | 
 
 
 def plan(
-    wanted: GuestSpec, known: Known, disks: DiskPlan, case: SeedCase, site: SeedSite | None, new_volume: NewVolume
+    wanted: GuestSpec,
+    known: Known,
+    disks: DiskPlan,
+    case: SeedCase,
+    site: SeedSite | None,
+    new_volume: NewVolume,
+    user_of: UserOf,
 ) -> Seeding:
     """The disks of a guest with its seed; `site` answers the question of the case. Raises Refused."""
     seed, asked = wanted.seed, case.question
     if seed is None:
         return Seeding(_unspoken(wanted, known, disks))
     if site is not None and isinstance(asked, SeedDisk):
-        written = _written(wanted, seed, disks, asked, site)
+        written = _written(wanted, seed, disks, asked, site, user_of)
         return dataclasses.replace(written, rewritten=case.name == REWRITE)
     if site is not None:
         return _customized(wanted, seed, disks, site, new_volume)
@@ -161,17 +167,19 @@ def _left(guest: str, case: str, disks: DiskPlan) -> Seeding:
     return Seeding(disks)
 
 
-def _written(wanted: GuestSpec, seed: Seed, disks: DiskPlan, asked: SeedDisk, site: SeedSite) -> Seeding:
+def _written(
+    wanted: GuestSpec, seed: Seed, disks: DiskPlan, asked: SeedDisk, site: SeedSite, user_of: UserOf
+) -> Seeding:
     """A seed disk: read-only virtio, because cloud kernels have no driver for SATA.
 
     It is written before the other disks are created: while one of them is missing, nobody can start the guest.
     """
     path = asked.path or plan_pool_files.file_in(t.cast(PoolDirectory, site.pool), asked.name)
     if site.exists and not asked.ours:
-        raise Refused(
-            f"cannot create the seed of {wanted.name}: {path} exists and belongs to no guest of this collection; "
-            "remove it first"
-        )
+        cannot, user = f"cannot create the seed of {wanted.name}: {path} exists already", user_of(path)
+        if user:
+            raise Refused(f"{cannot}, and {user} uses it; choose another name for the guest")
+        raise Refused(f"{cannot}; another host may use it. If not, remove it")
     pool = site.pool_name or asked.pool
     volume = Volume(pool=pool, name=asked.name, path=path, capacity_bytes=1, format="raw")
     step = plan_guest_steps.WriteSeed(

@@ -40,7 +40,8 @@ def describe_guest(
     """
     with explained("read guest", item.name()):
         xml = item.XMLDesc()
-        root, fields, recorded = parse(xml), fields_domain.read_fields(xml), fields_record.read(xml)
+        root, fields = parse(xml), fields_domain.read_fields(xml)
+        recorded = fields_record.own(fields_record.read(xml), item.UUIDString())
         state = states.of(item)
         report = {
             "name": item.name(),

@@ -36,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes im
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_host_questions import Capacity
 from ansible_collections.corral.virt.plugins.module_utils._network import plan_nwfilter
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_power, run_pacemaker
+from ansible_collections.corral.virt.plugins.module_utils._storage import run_removed_disks
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import (
     Answer,
@@ -103,11 +104,6 @@ def _planned(wanted: GuestSpec, host: _Host) -> GuestPlan:
         return plan_guest.plan(wanted, host)
 
 
-@functools.lru_cache(maxsize=1)  # the guests of a call are those of one host
-def _host_uuid(connection: t.Any) -> str:
-    return str(xml_host.host(libvirt_query.capabilities(connection))["uuid"] or "")
-
-
 class _Host:
     """The `GuestHost` behind a connection; its locks go into `locks`, which the caller closes after the steps."""
 
@@ -145,7 +141,7 @@ class _Host:
 
     @asked
     def host_uuid(self) -> str:
-        return _host_uuid(self._connection)
+        return run_removed_disks.host_uuid(self._connection)
 
     def identities(self, paths: t.Collection[str]) -> dict[str, FileIdentity | None]:
         from ansible_collections.corral.virt.plugins.module_utils._storage import run_owned_disks

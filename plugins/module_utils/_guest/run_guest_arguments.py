@@ -15,11 +15,6 @@ from ansible_collections.corral.virt.plugins.module_utils._guest.plan_import imp
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
 
 
-def arguments(xml: str, *, autostart: bool) -> dict[str, t.Any]:
-    """The arguments that describe the guest of a definition."""
-    return imported(xml, autostart=autostart).arguments
-
-
 def imported(xml: str, *, autostart: bool, least: bool = False, uuid: bool = False) -> Import:
     """The options that describe the guest of a definition, which includes its secrets.
 

@@ -75,6 +75,7 @@ GUEST_OPTIONS: dict[str, t.Any] = {
     "force": {"type": "bool", "default": False},
     "force_off": {"type": "bool", "default": False},
     "remove_storage": {"type": "bool", "default": False},
+    "keep_shared": {"type": "bool", "default": False},
     "keep_removed_h": {"type": "int", "default": 0},
     "wait": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 300},
@@ -93,7 +94,7 @@ GUEST_OPTIONS["interfaces"]["aliases"] = ["networks"]
 _MOST_VCPUS = (DOMAIN["vcpus.maximum"].kind.ends or (1, 1))[1]
 _SAME = (
     "state", "virt_type", "autostart", "apply", "allow_restart", "move_disks", "force", "force_off", "remove_storage",
-    "keep_removed_h", "wait", "wait_for_ip",
+    "keep_shared", "keep_removed_h", "wait", "wait_for_ip",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_f
 from ansible_collections.corral.virt.plugins.module_utils._host import files_ha_records, files_maintenance
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._system import interfaces
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 
 def described(connection: t.Any, params: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -44,6 +44,9 @@ def of_guests(connection: t.Any, *, name: str | None = None, tags: bool = False)
                 more: dict[str, t.Any] = {}
                 if tags:
                     record = states.record(item)
-                    more = {"tags": brief.tags(record), "moving": brief.moving(record, item.UUIDString())}
+                    more = {
+                        "tags": stdlib_reader.tags(record),
+                        "moving": stdlib_reader.moving(record, item.UUIDString()),
+                    }
                 found.append({"name": item.name(), "uuid": item.UUIDString(), "state": state, **more})
     return sorted(found, key=lambda guest: str(guest["name"]))

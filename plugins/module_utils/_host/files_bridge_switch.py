@@ -142,10 +142,12 @@ def restore(link: str, settings: Settings, lease: Lease, change: Change, log: Lo
     """
     patience, is_leased = change["patience"], bool(rest_of(lease))
     attempt(change["up_again"], log, limit_s=GRACE_S if is_leased else COMMAND_S, leave=is_leased)
-    began = asked = time.monotonic()
-    while (lacking(link, settings) or is_without(link, lease)) and time.monotonic() < began + RESTORE_S:
-        if time.monotonic() >= began + GRACE_S:
-            add(link, settings, log)
+    began = asked = calm = time.monotonic()
+    while time.monotonic() < min(began + RESTORE_S, calm + GRACE_S):
+        if lacking(link, settings) or is_without(link, lease):
+            calm = time.monotonic()  # what is there may be taken away again, while the link is configured anew
+            if calm >= began + GRACE_S:
+                add(link, settings, log)
         if patience and time.monotonic() >= asked + LEASE_S and is_without(link, lease):
             attempt(patience, log)
             patience, asked = (), asked + GRACE_S  # it may take addresses away once more

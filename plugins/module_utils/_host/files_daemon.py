@@ -10,6 +10,7 @@ import glob
 import os
 import resource
 import typing as t
+import uuid
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import LeaseFacts
@@ -18,7 +19,23 @@ from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 _LOCKD = ("/usr/lib*/libvirt/lock-driver/lockd.so", "/usr/lib/*/libvirt/lock-driver/lockd.so")
+_FIRMWARE = ("/sys/devices/virtual/dmi/id/product_uuid", "/sys/class/dmi/id/product_uuid")
+_MACHINE = "/etc/machine-id"
 _LOCKD_PID = "/run/virtlockd.pid"
+
+
+def has_only_machine_uuid() -> bool:
+    """True if libvirt finds no UUID of the firmware, as src/util/viruuid.c reads it, but could read the machine ID."""
+    return not any(map(_is_uuid, _FIRMWARE)) and _is_uuid(_MACHINE)
+
+
+def _is_uuid(path: str) -> bool:
+    """True if the file has a UUID; one of equal bytes is none."""
+    try:
+        with open(path, encoding="ascii") as stream:
+            return len({*uuid.UUID(stream.read().strip()).bytes}) > 1
+    except (OSError, ValueError):
+        return False
 
 
 def held_by_others(names: t.Collection[str], locks: contextlib.ExitStack) -> list[str]:

@@ -113,9 +113,13 @@ def iptables(
         run(tool, "-w", "-D", chain, *rule)
 
 
-def write(path: str, text: str, checked_by: str | None) -> None:
-    """Replace a file that a firewall loads at boot, once the program `checked_by` accepts it."""
+def write(path: str, text: str, checked_by: str | None, within: tuple[str, str] | None = None) -> None:
+    """Replace a file that a firewall loads at boot, once the program `checked_by` accepts it.
+
+    `within`: the path of the nftables file that includes it, and its text with the new one in place.
+    """
     check = functools.partial(_CHECKS[checked_by], text) if checked_by else None
+    check = functools.partial(_check_included, *within) if within else check
     configuration.write(path, text, check=check)
 
 
@@ -148,7 +152,7 @@ def _read_nftables() -> Nftables:
         ruleset=ruleset(),
         config=config,
         config_text=configuration.read(config),
-        all_text=with_includes(config, folders),
+        all_text=with_includes(config, folders, seen=(DROP_IN,)),  # which follows the others
         drop_in=configuration.read(DROP_IN),
     )
 
@@ -193,6 +197,10 @@ def _read_iptables() -> Iptables:
 
 def _check_nftables(_text: str, path: str) -> None:
     run("nft", "-c", "-f", path)
+
+
+def _check_included(config: str, text: str, _path: str) -> None:
+    run("nft", "-I", os.path.dirname(config), "-c", "-f", "-", stdin=text)
 
 
 def _check_iptables(text: str, _path: str) -> None:

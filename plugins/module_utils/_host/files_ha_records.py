@@ -19,7 +19,7 @@ def kept(path: str = PATH) -> dict[str, dict[str, t.Any]]:
 
 
 def of_guests(found: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
-    """The same of what such a file has."""
+    """What `guests` returns, from the content of such a file."""
     return {uuid: _guest(one) for uuid, one in found.items()}
 
 
@@ -39,7 +39,7 @@ def fencing(path: str = FENCING) -> dict[str, t.Any] | None:
 
 
 def of_devices(found: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The same of what such a file has."""
+    """What `devices` returns, from the content of such a file."""
     devices = {
         name: {"ok": bool(one.get("ok")), **{key: str(one.get(key) or "") for key in ("says", "why")}}
         for name, one in found["devices"].items()

@@ -17,8 +17,9 @@ import uuid as uuids
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, Refused
 from ansible_collections.corral.virt.plugins.module_utils._host import files_systemd
-from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import HOOK, HOOKED
+from ansible_collections.corral.virt.plugins.module_utils._host.model_unit import HOOK, HOOKED
 from ansible_collections.corral.virt.plugins.module_utils._system import boot, private
+from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy
 
 _FOLDER = "held"
@@ -40,7 +41,7 @@ def held(uuid: str, reason: str) -> t.Iterator[None]:
         path = os.path.join(directory, str(uuids.UUID(uuid)))
         with contextlib.ExitStack() as stack:
             entry = _locked(path, stack)
-            stack.callback(_remove, path)  # while its lock is held: nobody else's entry is removed
+            stack.callback(remove, path)  # while its lock is held: nobody else's entry is removed
             os.ftruncate(entry, 0)
             os.pwrite(entry, f"boot={boot.identity()}\npid={os.getpid()}\nreason={text}\n".encode(), 0)
             ending = stack.pop_all()
@@ -92,8 +93,3 @@ def _taken(entry: int, path: str) -> str:
         f"another run on this host holds guest {os.path.basename(path)}: {values.get('reason', 'reason unknown')} "
         f"(process {values.get('pid', 'unknown')})"
     )
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)

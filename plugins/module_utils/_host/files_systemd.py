@@ -10,7 +10,7 @@ import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import DueRestart, Unit
+from ansible_collections.corral.virt.plugins.module_utils._host.model_unit import DueRestart, Unit
 from ansible_collections.corral.virt.plugins.module_utils._system.command import answer, run
 
 _STOP_ATTEMPTS = 5

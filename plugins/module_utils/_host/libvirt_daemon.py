@@ -11,7 +11,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 _ANSWER_S = 30
 _CONFINING = ("apparmor", "selinux")
@@ -63,7 +63,7 @@ def disks(uri: str = SYSTEM) -> dict[str, list[str]]:
         found = {}
         for domain in connection.listAllDomains(libvirt.VIR_CONNECT_LIST_DOMAINS_RUNNING):
             with contextlib.suppress(NotFound), explained("read guest", uri):  # it has ended meanwhile
-                found[domain.name()] = brief.writable(domain.XMLDesc())
+                found[domain.name()] = stdlib_reader.writable(domain.XMLDesc())
         return found
 
 
@@ -75,7 +75,7 @@ def security_drivers(uri: str = SYSTEM) -> list[str] | None:
     if libvirt is None:
         return None
     with opened(uri, readonly=True) as connection, explained("read capabilities of", uri):
-        return [model for model in brief.security_models(connection.getCapabilities()) if model in _CONFINING]
+        return [model for model in stdlib_reader.security_models(connection.getCapabilities()) if model in _CONFINING]
 
 
 def _jobs(domain: t.Any) -> list[str]:
@@ -89,7 +89,9 @@ def _jobs(domain: t.Any) -> list[str]:
         if power == libvirt.VIR_DOMAIN_PAUSED and reason in _PAUSED_FOR:
             return [_PAUSED_FOR[reason]]
         return [
-            f"block job on {target}" for target in brief.targets(domain.XMLDesc()) if _has_block_job(domain, target)
+            f"block job on {target}"
+            for target in stdlib_reader.targets(domain.XMLDesc())
+            if _has_block_job(domain, target)
         ]
     except libvirt.libvirtError as error:
         code = error.get_error_code()

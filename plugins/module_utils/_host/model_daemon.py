@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._host.model_unit import HOOK, Unit
+
 _ETC = "/etc/libvirt/"
 QEMU_CONF = _ETC + "qemu.conf"
 # Of libvirt's lock manager, which the QEMU driver uses if its own settings tell it to.
@@ -18,9 +20,6 @@ PRIVATE = (QEMU_CONF,)  # files that may hold passwords
 SECURITY_DRIVER = "/usr/sbin/apparmor_parser"
 # A mount of huge pages by the role `tuning`: a daemon finds mounts when it starts.
 PAGES = "/etc/systemd/system/dev-hugepages1G.mount"
-# The role `hypervisor` installs it. libvirt looks for hooks only when it starts, in this directory since 6.5.
-HOOK = _ETC + "hooks/qemu.d/50-corral"
-HOOKED = ("libvirtd.service", "virtqemud.service")  # daemons that run it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +93,7 @@ class DaemonSpec:
     block: str
     modular: bool = False
     daemon_settings: t.Mapping[str, t.Any] | None = None
+    machine_uuid: bool = False
     qemu_settings: t.Mapping[str, t.Any] | None = None
     leases: str | None = None  # a directory; empty: no leases
     clients: tuple[str, ...] | None = None
@@ -101,25 +101,6 @@ class DaemonSpec:
     promised: tuple[str, ...] = ()
     sockets: bool = False
     tls_port: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Unit:
-    """The state of a systemd unit.
-
-    `started`: when its process started, in seconds since the epoch by the current clock.
-    """
-
-    exists: bool = False
-    enabled: bool = False
-    masked: bool = False
-    active: str = "inactive"  # systemd's ActiveState
-    started: float = 0.0
-
-    @property
-    def runs(self) -> bool:
-        """True unless the unit is inactive or failed."""
-        return self.active not in ("inactive", "failed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,22 +120,4 @@ class DaemonFacts:
     texts: t.Mapping[str, str]
     changed: t.Mapping[str, float]
     leases: LeaseFacts | None = None  # if they are wanted
-
-
-@dataclasses.dataclass(frozen=True)
-class DueRestart:
-    """A daemon to restart, the reason, and the sockets that it lacks."""
-
-    unit: str
-    reason: str
-    active: str
-    files: tuple[str, ...] = ()
-    sockets: tuple[str, ...] = ()
-
-    @property
-    def runs(self) -> bool:
-        """True if guests may have jobs in the daemon."""
-        return Unit(active=self.active).runs
-
-    def __str__(self) -> str:
-        return f"{self.unit}, which {self.reason}"
+    only_machine_uuid: bool = False  # if it is wanted: no UUID of the firmware, but a machine ID

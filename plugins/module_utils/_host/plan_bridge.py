@@ -148,6 +148,11 @@ def port(wanted: BridgeSpec, facts: BridgeFacts) -> str | Vlan | None:
             "until it is confirmed or rolled back, and run again"
         )
     if wanted.name in facts.links:
+        if trial and trial.bridge == wanted.name and trial.result is None:
+            raise Refused(
+                f"cannot tell whether bridge {wanted.name} on {facts.host} lasts: the service {UNIT} has ended without "
+                f"a result; see journalctl -u {UNIT}, reboot the host, and run again"
+            )
         return None
     found = wanted.port or _default_port(wanted, facts)
     vlan = _vlan(found, wanted.vlan, facts) if wanted.vlan else None

@@ -13,7 +13,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
-    HOOK,
     LOCKD_CONF,
     LOCKD_SOCKET,
     MODULAR,
@@ -24,9 +23,8 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     DaemonFacts,
     Daemons,
     DaemonSpec,
-    DueRestart,
-    Unit,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.model_unit import HOOK, DueRestart, Unit
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 
 # The vocabulary of change of libvirt's daemons: plain data with a readable text.
@@ -73,6 +71,7 @@ _SETTING = re.compile(r"[a-z][a-z0-9_]*")
 _PASSWORD = re.compile(r"^(\S*passw\S* = ).*$", re.MULTILINE)
 _CLIENTS = "tls_allowed_dn_list"
 _LOCK_MANAGER = "lock_manager"
+_UUIDS = {"host_uuid", "host_uuid_source"}
 
 # What comes next on the way to a restart; `lock` all guests against runs of virt_migrate, and look again.
 Ahead = t.Literal["lock", "restart", "wait", "give up"]
@@ -93,6 +92,8 @@ def spec(params: t.Mapping[str, t.Any]) -> DaemonSpec:
     ]
     if _CLIENTS in (params["daemon_settings"] or {}) and params["clients"] is not None:
         problems.append(f"daemon_settings: {_CLIENTS} is what `clients` sets; omit one of them")
+    if params["machine_uuid"] and params["daemon_settings"] is None:
+        problems.append("machine_uuid: is a setting of the daemon; specify daemon_settings, too ({} for no others)")
     if params["leases"] and not (params["leases"].startswith("/") and _is_text(params["leases"])):
         problems.append(f"leases: {params['leases']!r} is not an absolute path that libvirt can read")
     if _LOCK_MANAGER in (params["qemu_settings"] or {}) and params["leases"] is not None:
@@ -242,7 +243,9 @@ def _settings(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> dict[st
     """Requested settings by the file that takes them."""
     found: dict[str, t.Mapping[str, t.Any]] = {}
     if wanted.daemon_settings is not None:
-        found.update(dict.fromkeys(there.settings, wanted.daemon_settings))
+        for path in there.settings:
+            uuid = {} if _has_uuid(wanted, facts, path) else {"host_uuid_source": "machine-id"}
+            found[path] = {**uuid, **wanted.daemon_settings}
     if wanted.clients is not None:
         kept = () if wanted.purge_clients else _clients(block(facts.texts[there.tls_settings], wanted.block))
         found[there.tls_settings] = {**found.get(there.tls_settings, {}), _CLIENTS: sorted({*wanted.clients, *kept})}
@@ -252,6 +255,15 @@ def _settings(wanted: DaemonSpec, there: Daemons, facts: DaemonFacts) -> dict[st
     if wanted.leases is not None:
         found[LOCKD_CONF] = {"file_lockspace_dir": wanted.leases} if wanted.leases else {}
     return found
+
+
+def _has_uuid(wanted: DaemonSpec, facts: DaemonFacts, path: str) -> bool:
+    """True if libvirt finds the same UUID of the host at each start, or cannot be helped to one."""
+    if not facts.only_machine_uuid or _UUIDS & {*(wanted.daemon_settings or {})}:
+        return True
+    return (
+        re.search(rf"^\s*({'|'.join(_UUIDS)})\s*=", with_block(facts.texts[path], wanted.block, ""), re.M) is not None
+    )
 
 
 def _lease_directory(path: str, facts: DaemonFacts) -> list[HostStep]:

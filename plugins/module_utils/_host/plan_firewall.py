@@ -27,14 +27,14 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall i
     comment_in,
     is_ours,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_steps import (
     AddFirewalldRule,
     AddUfwRule,
     DeleteUfwRule,
-    HostStep,
     MoveToZone,
     ReloadFirewalld,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep
 
 Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 _PORT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?/(tcp|udp)")

@@ -17,11 +17,10 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall i
     comment_in,
     is_ours,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_steps import (
     ChangeIptables,
-    HostStep,
-    WriteFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 
 Draft = tuple[list[HostStep], list[Change]]
 _APPEND, _PASSING = "-A INPUT ", "-A FORWARD "
@@ -29,7 +28,7 @@ _BITS = {4: 32, 6: 128}
 
 
 def decide(wanted: FirewallSpec, facts: Iptables) -> Draft:
-    """Steps and their changes."""
+    """The steps that open the ports, and the changes that they make."""
     steps: list[HostStep] = []
     changes: list[Change] = []
     for family in facts.families:

@@ -20,11 +20,10 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall i
     Nftables,
     is_ours,
 )
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_steps import (
     ChangeNftables,
-    HostStep,
-    WriteFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_ruleset import (
     Chain,
     Ruleset,
@@ -37,18 +36,19 @@ __all__ = ["closed_chains", "decide", "defines", "drops_the_rest", "rules"]
 Draft = tuple[list[HostStep], list[Change]]
 _FAMILIES = "inet|ip6|ip|bridge|arp|netdev"
 _TABLE = re.compile(rf"(?:^|;)\s*(?:(?:add|create)\s+)?table\s+(?:({_FAMILIES})\s+)?([\w.-]+)", re.MULTILINE)
+_CHAIN = re.compile(r"\bchain\s+([\w.-]+(?:[ \t]+[\w.-]+){0,2})")  # in a table; with family and table elsewhere
 _VERSIONS = ((4, "ip", ("ip", "inet")), (6, "ip6", ("ip6", "inet")))
 
 
 def decide(wanted: FirewallSpec, facts: Nftables) -> Draft:
     """Steps and their changes; raises Refused for a chain that would drop again after a boot."""
     closed = closed_chains(facts.ruleset)
-    # A chain that somebody made at run time is not ours to keep alive, and naming it at boot fails.
-    chains = [one for one in closed if defines(facts.all_text, one["family"], one["table"])]
+    # A chain that somebody makes at run time is not ours to keep alive: made at boot, it would stand in that one's way.
+    chains = [one for one in closed if defines(facts.all_text, one)]
     opened = [one for one in closed if rules(wanted, one["family"])]
     _refuse_what_would_not_last(wanted, facts, [one for one in opened if one not in chains])
     passing = closed_chains(facts.ruleset, "forward") if wanted.bridges else []
-    forward = [one for one in passing if defines(facts.all_text, one["family"], one["table"])]
+    forward = [one for one in passing if defines(facts.all_text, one)]
     places = [
         *((_address(chain), rule) for chain in chains for rule in rules(wanted, chain["family"])),
         *((_address(chain), rule) for chain in chains for rule in _served(wanted)),
@@ -56,10 +56,11 @@ def decide(wanted: FirewallSpec, facts: Nftables) -> Draft:
     ]
     chains = [*chains, *forward]
     inserts = [f"insert rule {place} {rule}" for place, rule in places]
+    lines = _at_boot(wanted, facts, chains, inserts)
     drafts = (
         _running(wanted, facts, inserts, [place for place, _rule in places]),
-        _drop_in(wanted, facts, chains, inserts),
-        _include(facts, inserts),
+        _drop_in(facts, lines),
+        _include(facts, lines),
     )
     steps = [step for draft in drafts for step in draft[0]]
     return steps, [change for draft in drafts for change in draft[1]]
@@ -99,9 +100,11 @@ def _forwarded(wanted: FirewallSpec) -> list[str]:
     ]
 
 
-def defines(text: str, family: str, table: str) -> bool:
-    """True if the text of nftables files defines a table; without a family, `ip`."""
-    return (family, table) in [(kind or "ip", name) for kind, name in _TABLE.findall(text)]
+def defines(text: str, chain: Chain) -> bool:
+    """True if the text of nftables files defines a chain's table, `ip` without a family, and a chain of that name."""
+    tables = [(kind or "ip", name) for kind, name in _TABLE.findall(text)]
+    named = {word for words in _CHAIN.findall(text) for word in words.split()}
+    return (chain["family"], chain["table"]) in tables and chain["name"] in named
 
 
 def _address(chain: Chain) -> str:
@@ -113,8 +116,8 @@ def _refuse_what_would_not_last(wanted: FirewallSpec, facts: Nftables, undefined
     if lost:
         raise Refused(
             f"cannot open {wanted.text}: the nftables chain {' and '.join(lost)} drops incoming traffic, but neither "
-            f"{facts.config} nor a file that it includes defines its table, so the rules would be lost at the next "
-            "boot; define the table there, or set ports (in role firewall: firewall_ports) to [] and open "
+            f"{facts.config} nor a file that it includes defines it, so the rules would be lost at the next "
+            "boot; define the chain there, or set ports (in role firewall: firewall_ports) to [] and open "
             f"{wanted.text} where that chain is defined"
         )
 
@@ -147,28 +150,58 @@ def _address_of_rule(rule: Chain) -> str:
     return f"{rule['family']} {rule['table']} {rule['chain']}"
 
 
-def _drop_in(wanted: FirewallSpec, facts: Nftables, chains: t.Sequence[Chain], inserts: t.Sequence[str]) -> Draft:
-    """The write of the file that adds the rules at boot."""
+def _at_boot(wanted: FirewallSpec, facts: Nftables, chains: t.Sequence[Chain], inserts: t.Sequence[str]) -> list[str]:
+    """The lines that add the rules at boot."""
     lines = [*inserts]
     if not wanted.purge:
         here = tuple(f"insert rule {_address(chain)} " for chain in chains)
         before = [line for line in facts.drop_in.splitlines() if line.startswith(here)]
         lines += [line for line in before if line not in inserts]
+    return [*_made(chains, lines), *lines]
+
+
+def _drop_in(facts: Nftables, lines: t.Sequence[str]) -> Draft:
+    """The write of the file with these lines, if the configuration can be loaded with them."""
     head = f"# Written by the role corral.virt.firewall; included by {facts.config}.\n"
     text = head + "".join(f"{line}\n" for line in lines)
-    if facts.drop_in == text or not (inserts or facts.drop_in):
+    if facts.drop_in == text or not (lines or facts.drop_in):
         return [], []
     before = [line for line in facts.drop_in.splitlines() if not line.startswith("#")]
-    return [WriteFile(DROP_IN, text)], [Change(DROP_IN, before or None, lines or None)]
+    step = WriteFile(DROP_IN, text)
+    if lines:
+        others = "".join(line for line in _ended(facts.config_text) if not _is_include(line))
+        step = WriteFile(DROP_IN, text, checked_by="nft", checked_within=(facts.config, others + text))
+    return [step], [Change(DROP_IN, before or None, [*lines] or None)]
 
 
-def _include(facts: Nftables, inserts: t.Sequence[str]) -> Draft:
-    """The line that includes this file in the configuration."""
-    line = f'include "{DROP_IN}"'
-    text = facts.config_text
-    if not inserts or line in text.splitlines():
+def _made(chains: t.Sequence[Chain], lines: t.Sequence[str]) -> list[str]:
+    """Lines that make the chains of rules where the configuration has them no more; others stay as they are.
+
+    A file with a rule for a chain that does not exist is not loaded, and neither is the one that includes it.
+    """
+    used = [chain for chain in chains if any(line.startswith(f"insert rule {_address(chain)} ") for line in lines)]
+    made = [(f"add table {one['family']} {one['table']}", f"add chain {_address(one)}") for one in used]
+    return [*dict.fromkeys(line for both in made for line in both)]
+
+
+def _include(facts: Nftables, lines: t.Sequence[str]) -> Draft:
+    """The line that includes this file at the end of the configuration: what follows could not make its chains anew."""
+    text = _ended(facts.config_text)
+    first = next((at for at, line in enumerate(text) if _is_include(line)), len(text))
+    here, others = text[first:], [line for line in text[first:] if not _is_include(line)]
+    if not lines or (here and not any(line.split("#")[0].strip() for line in here[1:])):
         return [], []
-    end = "" if text.endswith("\n") or not text else "\n"
-    why = f"include {DROP_IN}"
-    step = WriteFile(facts.config, f"{text}{end}{line}\n", why, checked_by="nft")
-    return [step], [Change(facts.config, None, [line])]
+    last = f'include "{DROP_IN}"'
+    why = f"include {DROP_IN}{' at its end' if here else ''}"
+    step = WriteFile(facts.config, "".join([*text[:first], *others, f"{last}\n"]), why, checked_by="nft")
+    before, after = ([line.rstrip("\n") for line in some] for some in (here, [*others, last]))
+    return [step], [Change(facts.config, before or None, after)]
+
+
+def _ended(text: str) -> list[str]:
+    """Lines with their ends; also the last one has one."""
+    return [f"{line}\n" for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def _is_include(line: str) -> bool:
+    return line.strip() == f'include "{DROP_IN}"'

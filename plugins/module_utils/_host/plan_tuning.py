@@ -42,6 +42,8 @@ _HOST_KIB = 512 * 1024  # without which a host hardly starts
 _GIGANTIC_KIB = 1024**2  # which a kernel that runs finds no room for
 _BLOCK = re.compile(r"^# BEGIN corral\.virt\n.*?^# END corral\.virt\n", re.DOTALL | re.MULTILINE)
 _BRIDGE = "80-corral-bridge.conf"  # of the role bridge
+_GOING = "# removed, until update-grub has run: "
+_OF_GRUB = re.compile(rf'^GRUB_CMDLINE_LINUX="\$GRUB_CMDLINE_LINUX (.*)"$|^{_GOING}(.*)$', re.MULTILINE)
 _SERVICE = "libvirt-guests.service"
 _REBOOT = (
     "`ansible-playbook corral.virt.rolling_update` drains and reboots the hypervisors one after another "
@@ -148,7 +150,9 @@ def spec(params: t.Mapping[str, t.Any]) -> TuningSpec:
 
 
 def _text(value: object) -> str:
-    return str(int(value)) if isinstance(value, bool) else " ".join(str("" if value is None else value).split(" "))
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value is None else str(value)
 
 
 def _pages(given: t.Mapping[str, t.Any], problems: list[str]) -> HugePages | None:
@@ -230,14 +234,13 @@ def decide(wanted: TuningSpec, facts: TuningFacts) -> Plan[HostStep]:
     if refusals:
         raise Refused("; ".join(refusals))
     files = {path: text for path, text in _files(wanted, facts).items() if facts.texts.get(path) != text}
-    written = {path: _write(path, text, facts) for path, text in files.items() if text or not path.endswith(".mount")}
-    record = written.pop(ARGUMENTS, None)
+    written, records = _file_steps(wanted, facts, files)
     values = [step for step in _values(wanted, facts) if _differ(step, facts)]
     pages = [SetPages(one) for one in wanted.hugepages if facts.pages[one.directory] != one.count]
     steps: list[HostStep] = [
         *written.values(),
         *_boot_loader(wanted, facts, changes_file=GRUB in files),
-        *([record] if record else []),  # of what is in the entries
+        *records,
         *_mounts(wanted, facts),
         *_service(wanted, facts),
         *values,
@@ -256,6 +259,23 @@ def decide(wanted: TuningSpec, facts: TuningFacts) -> Plan[HostStep]:
         tuple(_pending(wanted, facts, files)),
         tuple(_notes(wanted, facts)),
     )
+
+
+def _file_steps(
+    wanted: TuningSpec, facts: TuningFacts, files: t.Mapping[str, str | None]
+) -> tuple[dict[str, HostStep], list[HostStep]]:
+    """Steps by path, and those that change the records of what is in the entries of the boot loader, which come last.
+
+    GRUB's file is one: while arguments go, it keeps them in a comment.
+    """
+    steps = {path: _write(path, text, facts) for path, text in files.items() if text or not path.endswith(".mount")}
+    records = [steps.pop(ARGUMENTS)] if ARGUMENTS in steps else []
+    going = _going(wanted, facts)
+    if facts.loader == "grub" and going:
+        meanwhile = _grub(_arguments(wanted), going)
+        steps[GRUB] = WriteFile(GRUB, meanwhile or "", mode=None)
+        records.append(_write(GRUB, files[GRUB], dataclasses.replace(facts, texts={GRUB: meanwhile or ""})))
+    return steps, records
 
 
 def lacking(wanted: TuningSpec, facts: TuningFacts) -> list[str]:
@@ -299,7 +319,7 @@ def _refusals(wanted: TuningSpec, facts: TuningFacts) -> Findings:
 
 
 def _against_bridge(wanted: TuningSpec, facts: TuningFacts) -> Findings:
-    """Settings that the role bridge makes otherwise, in each run."""
+    """A problem for each setting that the role bridge sets to another value in each run."""
     given = {proc_path(key): value for key, value in wanted.sysctl.items()}
     for path, text in facts.sysctl_files:
         if posixpath.basename(path) == _BRIDGE:
@@ -322,9 +342,7 @@ def _files(wanted: TuningSpec, facts: TuningFacts) -> dict[str, str | None]:
     found: dict[str, str | None] = {
         SYSCTL: _lines(f"{key} = {value}" for key, value in wanted.sysctl.items()),
         TMPFILES: _lines(f"w {path} - - - - {value}" for path, value in _at_boot(wanted).items()),
-        GRUB: _lines([f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(arguments)}"'] if arguments else [])
-        if facts.loader == "grub"
-        else None,
+        GRUB: _grub(arguments) if facts.loader == "grub" else None,
         ARGUMENTS: _lines(arguments) if facts.loader in ("grubby", "systemd-boot") else None,
         REBOOT: _NOTICE if lacking(wanted, facts) else None,
     }
@@ -350,6 +368,12 @@ def _lines(lines: t.Iterable[str]) -> str | None:
     return "\n".join([MARK, *found, ""]) if found else None
 
 
+def _grub(arguments: t.Sequence[str], going: t.Sequence[str] = ()) -> str | None:
+    """GRUB's file of ours, with the arguments that its entries may have until it is updated."""
+    lines = [f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(arguments)}"'] if arguments else []
+    return _lines([*lines, *([f"{_GOING}{' '.join(going)}"] if going else [])])
+
+
 def _cmdline(arguments: t.Sequence[str], facts: TuningFacts) -> str | None:
     """The line from which kernel-install makes entries: without what was ours, with what is."""
     there = facts.texts.get(KERNEL_CMDLINE)
@@ -372,8 +396,13 @@ def ours_before(facts: TuningFacts) -> list[str]:
     if not owned(text):
         return []
     if facts.loader == "grub":
-        return (found[1] if (found := re.search(r'\$GRUB_CMDLINE_LINUX (.*)"$', text, re.MULTILINE)) else "").split()
+        return [word for line in _OF_GRUB.finditer(text) for word in (line[1] or line[2]).split()]
     return text.splitlines()[1:]
+
+
+def _going(wanted: TuningSpec, facts: TuningFacts) -> list[str]:
+    """Arguments that an earlier run has set, and that entries of the boot loader may have until they are made anew."""
+    return [one for one in ours_before(facts) if one not in _arguments(wanted)]
 
 
 def _at_boot(wanted: TuningSpec) -> dict[str, str]:
@@ -385,14 +414,14 @@ def _at_boot(wanted: TuningSpec) -> dict[str, str]:
 
 
 def _of_memory(wanted: TuningSpec) -> list[tuple[str, str, str]]:
-    """Option, path and value."""
+    """Memory settings as (option, path, value)."""
     ksm = None if wanted.ksm is None else str(int(wanted.ksm))
     found = (("transparent_hugepages", THP, wanted.transparent_hugepages), ("ksm", KSM, ksm))
     return [(name, path, value) for name, path, value in found if value is not None]
 
 
 def _values(wanted: TuningSpec, facts: TuningFacts) -> list[SetValue]:
-    """What is set in the running kernel, where it has that."""
+    """The settings that the running kernel has, as steps."""
     found = [(key, proc_path(key), value) for key, value in wanted.sysctl.items()] + _of_memory(wanted)
     steps = [SetValue(name, (path,), value) for name, path, value in found if path in facts.values]
     if wanted.cpu_governor and facts.governors:
@@ -412,18 +441,16 @@ def _current(text: str) -> str:
 
 
 def _write(path: str, text: str | None, facts: TuningFacts) -> HostStep:
-    return (
-        WriteFile(path, text, mode=None if path in facts.texts else 0o644)
-        if text
-        else RemoveFile(path, facts.texts[path])
-    )
+    if not text:
+        return RemoveFile(path, facts.texts[path])
+    return WriteFile(path, text, mode=None if path in facts.texts else 0o644)
 
 
 def _boot_loader(wanted: TuningSpec, facts: TuningFacts, *, changes_file: bool) -> list[HostStep]:
     """Bring our arguments into the entries of the boot loader, and those that were ours out of them."""
     arguments = _arguments(wanted)
     new = [one for one in arguments if one not in facts.boot_arguments]
-    old = [one for one in ours_before(facts) if one not in arguments and one in facts.boot_arguments]
+    old = _going(wanted, facts)
     if not facts.loader or not (new or old or changes_file):
         return []
     if facts.loader == "grub":

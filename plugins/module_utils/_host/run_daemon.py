@@ -22,8 +22,9 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     UNITS,
     DaemonFacts,
     Daemons,
-    Unit,
+    DaemonSpec,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.model_unit import Unit
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import (
     EnableSockets,
     MakeLeases,
@@ -35,6 +36,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system import configu
 OPTIONS: dict[str, t.Any] = {
     "block": {"type": "str", "default": "virt_daemon"},
     "daemon_settings": {"type": "dict"},
+    "machine_uuid": {"type": "bool", "default": False},
     "qemu_settings": {"type": "dict"},
     "leases": {"type": "path"},
     "clients": {"type": "list", "elements": "str"},
@@ -53,7 +55,7 @@ def converge(params: t.Mapping[str, t.Any], gate: Gate) -> dict[str, t.Any]:
     wanted = plan_daemon.spec(params)
     units = files_systemd.units(UNITS)
     there = plan_daemon.daemons(units, modular=wanted.modular)
-    steps, restart, changes = plan_daemon.decide(wanted, there, _facts(there, units, wanted.leases))
+    steps, restart, changes = plan_daemon.decide(wanted, there, _facts(there, units, wanted))
     jobs = libvirt_daemon.jobs() if restart and restart.breaks_jobs else []
     host = _Host(params["restart_timeout"])
     gate.run([*steps, *([restart] if restart else [])], lambda step: _DOERS[type(step)](host, step))
@@ -98,13 +100,14 @@ _DOERS: dict[type[HostStep], t.Callable[[_Host, t.Any], object]] = {
 }
 
 
-def _facts(there: Daemons, units: t.Mapping[str, Unit], leases: str | None) -> DaemonFacts:
+def _facts(there: Daemons, units: t.Mapping[str, Unit], wanted: DaemonSpec) -> DaemonFacts:
     times = {path: files_systemd.changed(path) for files in there.reads.values() for path in files}
     return DaemonFacts(
         units=units,
         texts={path: configuration.read(path) for path in there.files},
         changed={path: time_s for path, time_s in times.items() if time_s is not None},
-        leases=files_daemon.leases(leases) if leases else None,
+        leases=files_daemon.leases(wanted.leases) if wanted.leases else None,
+        only_machine_uuid=wanted.machine_uuid and files_daemon.has_only_machine_uuid(),
     )
 
 

@@ -10,17 +10,16 @@ from ansible_collections.corral.virt.plugins.module_utils._core import changes a
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import LIBVIRT_TLS, MIGRATIONS
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._host import files_firewall, plan_firewall
-from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import (
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_firewall_steps import (
     AddFirewalldRule,
     AddUfwRule,
     ChangeIptables,
     ChangeNftables,
     DeleteUfwRule,
-    HostStep,
     MoveToZone,
     ReloadFirewalld,
-    WriteFile,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.plan_host_steps import HostStep, WriteFile
 
 DEFAULT_PORTS = [f"{LIBVIRT_TLS}/tcp", f"{MIGRATIONS}/tcp"]
 OPTIONS: dict[str, t.Any] = {
@@ -32,7 +31,7 @@ OPTIONS: dict[str, t.Any] = {
     "controller": {"type": "bool", "default": False},  # the action adds it to the sources
 }
 _DOERS: dict[type[HostStep], t.Callable[[t.Any], None]] = {
-    WriteFile: lambda step: files_firewall.write(step.path, step.content, step.checked_by),
+    WriteFile: lambda step: files_firewall.write(step.path, step.content, step.checked_by, step.checked_within),
     ChangeNftables: lambda step: files_firewall.nftables(step.commands),
     AddFirewalldRule: lambda step: files_firewall.firewalld(step.zone, step.kind, step.rule, permanent=step.permanent),
     AddUfwRule: lambda step: files_firewall.ufw(step.rule),

@@ -230,7 +230,8 @@ def copy(path: str, part: Part, tell: Tell) -> None:
 
 
 def _receive(opener: Opener, location: str, part: Part, validator: str, known: str, tell: Tell) -> None:
-    asked = {"Range": f"bytes={part.size}-", **({"If-Range": known} if known else {})} if part.size else {}
+    same = {"If-Range": known} if known else {}
+    asked = {"Range": f"bytes={part.size}-", **same} if part.size else {}
     try:
         with opener(location, _PLAIN | asked) as answer:
             # from the beginning: the server knows no ranges, or has another file now

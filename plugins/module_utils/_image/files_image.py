@@ -144,10 +144,20 @@ def vouch(directory: str, manifest: Manifest) -> None:
 
 
 def point(image: Image, content: str) -> None:
-    """Switch the stable name to a content file; the manifest's link first, so that a name is never without one."""
-    for name, target in ((manifest_name(image.name), manifest_name(content)), (image.name, content)):
-        temporary = work_directory.path(image, "link")
-        remove(temporary)
-        os.symlink(target, temporary)
-        os.rename(temporary, os.path.join(image.directory, name))
+    """Switch the stable name to a content file; the manifest's link first, so that a name is never without one.
+
+    Raises FileExistsError if something gets the name at this very moment.
+    """
+    _link(image, manifest_name(image.name), manifest_name(content))
+    if os.path.islink(os.path.join(image.directory, image.name)):
+        _link(image, image.name, content)
+    else:
+        os.symlink(content, os.path.join(image.directory, image.name))  # which replaces nothing
     fsync(image.directory)
+
+
+def _link(image: Image, name: str, target: str) -> None:
+    temporary = work_directory.path(image, "link")
+    remove(temporary)
+    os.symlink(target, temporary)
+    os.rename(temporary, os.path.join(image.directory, name))

@@ -81,6 +81,7 @@ class ImageSpec:
     checksum: Checksum | Sums | None = None
     current: bool = True
     prune: bool = False
+    used_elsewhere: t.Mapping[str, str] | None = None  # users on other hosts, by content; None: nobody has asked them
     update: bool = True  # one that exists is replaced where the checksum selects another content
     retries: int = 0
     signature: str | None = None

@@ -12,6 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Look, Step
 from ansible_collections.corral.virt.plugins.module_utils._image.model_image import Checksum, Image, Manifest, Present
 
+_ASK_ALL = "to ask all of them: ansible-playbook corral.virt.images -e do=prune"
 _PROOF = "set checksum to the digest itself, or to a list that is fetched over https or signed (signature, keyring)"
 
 
@@ -37,6 +38,13 @@ class Fetch(ImageStep):
 class Symlink(ImageStep):
     """Point the stable name to a content file, or (None) to the one just fetched."""
 
+    look: t.ClassVar[Look | None] = Look(
+        at="that nothing but a link has the name; which disk is based on the name itself",
+        holds="the lock of the image's name; a name that nothing had is not replaced",
+        leaves="the name as it is, and the fetched content",
+        by=("image",),
+    )
+
     target: str | None
 
     def __str__(self) -> str:
@@ -50,13 +58,22 @@ class Remove(ImageStep):
     template = "remove {0.file}"
     look: t.ClassVar[Look | None] = Look(
         at="who uses the file: definitions of all guests of the host, running, stored and saved, with their snapshots, "
-        "backup jobs and backing chains; volumes; loop devices",
+        "backup jobs and backing chains; volumes; loop devices; QEMU's locks, also of other hosts",
         holds="the lock of the image's name, and the manifests of its contents: no run makes a disk from them",
         leaves="the file; its user",
         by=("file",),
     )
 
     file: str  # a name, or a content, which has its digest in its name
+
+
+def check_not_taken(step: Symlink | Remove, found: Present) -> None:
+    """Raises Refused if a file of somebody else has the stable name by now, perhaps since the fetch began."""
+    if found.foreign:
+        raise Refused(
+            f"cannot {step}: {step.image.directory}/{step.image.name} is a regular file by now, which this collection "
+            "did not create; it is kept; move it away, or choose another name, and run again"
+        )
 
 
 def check_unused(image: Image, file: str, user: str | None) -> None:
@@ -191,17 +208,24 @@ def strangers(found: Present) -> list[str]:
     return [f"kept {file}: no manifest says that this collection imported it" for file in sorted(found.strangers)]
 
 
-def superseded(image: Image, files: t.Sequence[str], users: t.Mapping[str, str]) -> tuple[list[ImageStep], list[str]]:
+def superseded(
+    image: Image, files: t.Sequence[str], users: t.Mapping[str, str], unasked: str | None = None
+) -> tuple[list[ImageStep], list[str]]:
     """Steps that remove unused old contents, and notes on the others.
 
-    `users` is content file -> who uses it.
+    `users` is content file -> who uses it. `unasked` is the kind of the pool's filesystem, if it is shared with hosts
+    that nobody has asked.
     """
     kept = [f"kept {file}: {users[file]} uses it" for file in files if file in users]
-    return [Remove(image, file) for file in files if file not in users], kept
+    unused = [file for file in files if file not in users]
+    if unasked:
+        why = f"it is on {unasked}, and guests of other hosts may use it; {_ASK_ALL}"
+        return [], [*kept, *(f"kept {file}: {why}" for file in unused)]
+    return [Remove(image, file) for file in unused], kept
 
 
-def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[ImageStep]:
-    """Steps until neither name nor contents are there; raises Refused if one is in use."""
+def absent(image: Image, found: Present, users: t.Mapping[str, str], unasked: str | None = None) -> list[ImageStep]:
+    """Steps until neither name nor contents are there; raises Refused if one is, or may be, in use."""
     if found.foreign:
         raise Refused(
             f"cannot remove image {image.name}: {image.directory}/{image.name} is a regular file, not an image of this "
@@ -211,6 +235,11 @@ def absent(image: Image, found: Present, users: t.Mapping[str, str]) -> list[Ima
     used = [f"{users[file]} uses {file}" for file in contents if file in users]
     if used:
         raise Refused(f"cannot remove image {image.name}: {', '.join(used)}; remove or flatten that first")
+    if contents and unasked:
+        raise Refused(
+            f"cannot remove image {image.name}: it is on {unasked}, and guests of other hosts may use it; {_ASK_ALL} "
+            "-e unused=true, or set used_elsewhere: {} if no other host does"
+        )
     name = [image.name] if image.name in found.files else []
     return [Remove(image, file) for file in (*name, *contents)]
 

@@ -58,6 +58,7 @@ def spec(params: t.Mapping[str, t.Any]) -> ImageSpec:
         bounds=_bounds(params),
         current=params["current"],
         prune=params["prune"],
+        used_elsewhere=params["used_elsewhere"],
         update=params["update"],
         retries=params["retries"],
         signature=params["signature"],

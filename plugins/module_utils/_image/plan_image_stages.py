@@ -33,6 +33,12 @@ class ImageHost(t.Protocol):
     def users_inside(self, directory: str) -> t.Mapping[str, str]:
         """Who uses which file in a directory."""
 
+    def opener(self, content: str) -> str | None:
+        """Who has a content open, perhaps on another host; None if nobody is known to."""
+
+    def shared(self) -> str | None:
+        """The kind of filesystem that holds the pool's directory, if other hosts may mount it; None for a local one."""
+
     def digest(self, content: str, algorithm: str) -> str:
         """The digest of a content, which is read in full."""
 
@@ -43,7 +49,7 @@ class ImageHost(t.Protocol):
         """The manifest of this very file; None if it differs. A file that was not verified is read in full."""
 
     def compared_with_requested(self, content: str) -> Manifest | None:
-        """The same by the manifest that the requested image would have."""
+        """The manifest that the requested image would have; None if this very file differs."""
 
     def claimed(self, contents: tuple[str, ...]) -> t.Collection[str]:
         """The contents of which disks are being created now; if steps follow, no run starts to until they are done."""
@@ -137,22 +143,31 @@ def removing(
     *,
     absent: bool = False,
     prune: bool = False,
+    elsewhere: t.Mapping[str, str] | None = None,
 ) -> Removing:
-    """Steps that remove unused files after the steps that are carried out before, `brought`; raises Refused."""
+    """Steps that remove unused files after the steps that are carried out before, `brought`; raises Refused.
+
+    `elsewhere` are users on other hosts, by content, which count on a shared filesystem; None: nobody has asked them.
+    """
     if not (absent or prune):
         return Removing()
     found = host.look()
     old = plan_image.old(image, found, brought, every=absent)
     users = _users(image, old, host) if old else {}
+    shared = host.shared() if any(content not in users for content in old) else None
+    if shared:
+        users = {**(elsewhere or {}), **users}
+    unasked = shared if elsewhere is None else None
     notes = plan_image.strangers(found)
     if absent:
-        return Removing(tuple(plan_image.absent(image, found, users)), tuple(notes))
-    steps, kept = plan_image.superseded(image, old, users)
+        return Removing(tuple(plan_image.absent(image, found, users, unasked)), tuple(notes))
+    steps, kept = plan_image.superseded(image, old, users, unasked)
     return Removing(tuple(steps), (*notes, *kept))
 
 
 def _users(image: Image, contents: t.Sequence[str], host: ImageHost) -> t.Mapping[str, str]:
     """Who uses which of these contents, including disks that are being created."""
     claimed = host.claimed(tuple(contents))  # before it is asked who uses them: none begins then
-    inside = host.users_inside(image.directory)
-    return {**inside, **dict.fromkeys(claimed, "a disk that is being created")}
+    users = {**host.users_inside(image.directory), **dict.fromkeys(claimed, "a disk that is being created")}
+    openers = {content: host.opener(content) for content in contents if content not in users}
+    return {**users, **{content: user for content, user in openers.items() if user}}

@@ -30,12 +30,13 @@ from ansible_collections.corral.virt.plugins.module_utils._image.model_image imp
 )
 from ansible_collections.corral.virt.plugins.module_utils._image.run_fetch import ChecksumLists, Fetching, World
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
     files_image_lock,
     libvirt_storage,
     run_file_users,
     run_pool_directory,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import work_directory
+from ansible_collections.corral.virt.plugins.module_utils._system import locks, work_directory
 from ansible_collections.corral.virt.plugins.module_utils._system.durable import remove
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import MAX_SIZE
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
@@ -59,6 +60,7 @@ OPTIONS: dict[str, t.Any] = {
     "format": {"type": "str", "choices": ["qcow2", "raw"]},
     "current": {"type": "bool", "default": True},
     "prune": {"type": "bool", "default": False},
+    "used_elsewhere": {"type": "dict"},
     "update": {"type": "bool", "default": True},
     "retries": {"type": "int", "default": 4},
     "max_size": {"type": "str", "default": MAX_SIZE},
@@ -120,6 +122,14 @@ class _Host:
     @asked
     def users_inside(self, directory: str) -> dict[str, str]:
         return run_file_users.users(self.connection).inside(directory)
+
+    @asked
+    def opener(self, content: str) -> str | None:
+        return files_disk.opener(self._path(content))
+
+    @asked
+    def shared(self) -> str | None:
+        return locks.shared_filesystem(self._directory)
 
     @asked
     def digest(self, content: str, algorithm: str) -> str:
@@ -200,7 +210,14 @@ class _Work:
 
     def removing(self, steps: t.Sequence[plan_image.ImageStep]) -> list[plan_image.ImageStep]:
         """Steps that remove files that are unused after the other steps."""
-        decided = plan_image_stages.removing(self.image, self._host(), steps, absent=self.absent, prune=self.spec.prune)
+        decided = plan_image_stages.removing(
+            self.image,
+            self._host(),
+            steps,
+            absent=self.absent,
+            prune=self.spec.prune,
+            elsewhere=self.spec.used_elsewhere,
+        )
         self.notes = [*decided.notes]
         return [*decided.steps]
 
@@ -257,14 +274,29 @@ class _Work:
         return details if self.fetched else {**details, "part": {"path": self.fetching.part, **self.fetching.left()}}
 
 
+def _content(work: _Work, step: plan_image.Symlink) -> str:
+    return step.target or t.cast(Manifest, work.fetched).content
+
+
+def _check_name(work: _Work, step: plan_image.Symlink) -> None:
+    """Raises Refused if somebody has taken the name since the plan: a download may take hours."""
+    found = files_image.look(work.image)
+    plan_image.check_not_taken(step, found)
+    if found.target and found.target != _content(work, step):
+        path = os.path.join(work.image.directory, work.image.name)
+        plan_image.check_name(work.image, found.target, run_file_users.users(work.connection).based_on(path))
+
+
 def _check_unused(work: _Work, step: plan_image.Remove) -> None:
     """Raises Refused if somebody now uses the file, perhaps since the fetch began."""
+    if step.file == work.image.name:
+        plan_image.check_not_taken(step, files_image.look(work.image))
     users = run_file_users.users(work.connection)
     path = os.path.join(work.image.directory, step.file)
-    # a name is used by who names it; where it points to stays
-    plan_image.check_unused(
-        work.image, step.file, users.based_on(path) or (None if os.path.islink(path) else users.of(path))
-    )
+    user = users.based_on(path)
+    if not os.path.islink(path):  # a name is used by who names it; where it points to stays
+        user = user or users.of(path) or files_disk.opener(path)
+    plan_image.check_unused(work.image, step.file, user)
 
 
 def _remove(work: _Work, step: plan_image.Remove) -> None:
@@ -275,8 +307,6 @@ def _remove(work: _Work, step: plan_image.Remove) -> None:
 _DOERS: dict[type[plan_image.ImageStep], t.Callable[[_Work, t.Any], object]] = {
     plan_image.Vouch: lambda work, step: files_image.vouch(work.image.directory, step.manifest),
     plan_image.Fetch: lambda work, _step: work.fetch(),
-    plan_image.Symlink: lambda work, step: files_image.point(
-        work.image, step.target or t.cast(Manifest, work.fetched).content
-    ),
+    plan_image.Symlink: Looked(_check_name, lambda work, step: files_image.point(work.image, _content(work, step))),
     plan_image.Remove: Looked(_check_unused, _remove),
 }

@@ -18,18 +18,19 @@ def define(connection: Connection, guest: str, xml: str) -> None:
         connection.defineXML(xml)
 
 
-def reserve(connection: Connection, name: str, xml: str) -> None:
+def reserve(connection: Connection, name: str, xml: str, kept: t.Collection[str] = ()) -> None:
     """Define a guest only if no guest has its UUID or name; otherwise raises Failed and changes nothing.
 
     libvirt silently replaces a definition of the same name and UUID. It refuses a known UUID under another name, and a
-    rename to a known name: so `xml` has a name that no guest has, and is then renamed to `name`.
+    rename to a known name: so `xml` has a name that no guest has, and is then renamed to `name`. `kept` are kinds of
+    state, beside UEFI variables, that stay if that fails.
     """
     with explained("reserve", f"{name} on {connection.getURI()}"):
         domain = connection.defineXML(xml)
         try:
             domain.rename(name, 0)
         except libvirt.libvirtError:
-            domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM)
+            domain.undefineFlags(undefine_flags(domain, ("keep_nvram", *kept)))
             raise
 
 
@@ -59,17 +60,23 @@ _UNDEFINE = {
     "keep_tpm": "KEEP_TPM",
 }
 _TPM_FLAG = 8_009_000
+_NUMBERS = {"tpm": 1 << 5, "keep_tpm": 1 << 6}  # of virDomainUndefineFlagsValues: this host's libvirt may be older
 
 
 def undefine(domain: t.Any, kinds: t.Iterable[str]) -> None:
     """Undefine a guest with these kinds of state that libvirt keeps of it; its disks stay."""
-    flags = 0
     with explained("undefine", domain.name()):
-        for kind in kinds:
-            if kind.endswith("tpm") and domain.connect().getLibVersion() < _TPM_FLAG:
-                continue  # older ones remove the state unasked
-            flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", 0)
-        domain.undefineFlags(flags)
+        domain.undefineFlags(undefine_flags(domain, kinds))
+
+
+def undefine_flags(domain: t.Any, kinds: t.Iterable[str]) -> int:
+    """libvirt's flags for these kinds of state, as far as the guest's libvirt knows them."""
+    flags = 0
+    for kind in kinds:
+        if kind.endswith("tpm") and domain.connect().getLibVersion() < _TPM_FLAG:
+            continue  # older ones remove the state unasked
+        flags |= getattr(libvirt, f"VIR_DOMAIN_UNDEFINE_{_UNDEFINE[kind]}", _NUMBERS.get(kind, 0))
+    return flags
 
 
 def undefine_by(connection: Connection, uuid: str, guest: str, kinds: t.Iterable[str]) -> None:
@@ -79,12 +86,13 @@ def undefine_by(connection: Connection, uuid: str, guest: str, kinds: t.Iterable
     undefine(domain, kinds)
 
 
-def undefine_moved(domain: t.Any, *, keeps_state: bool) -> None:
-    """Undefine an inactive guest, with UEFI variables and TPM state unless `keeps_state`; raises Failed if active."""
+def undefine_moved(domain: t.Any, *, keeps_state: bool, keeps_variables: bool = False) -> None:
+    """Undefine an inactive guest, with UEFI variables and TPM state unless it `keeps` them; raises Failed if active."""
     with explained("undefine", domain.name()):
         if domain.isActive():
             raise Failed(f"cannot undefine {domain.name()}: it was started in the meantime; run again")
-        undefine(domain, ("keep_nvram", "keep_tpm") if keeps_state else ("nvram", "tpm"))
+        kept = {"nvram": keeps_state or keeps_variables, "tpm": keeps_state}
+        undefine(domain, [f"keep_{kind}" if stays else kind for kind, stays in kept.items()])
 
 
 def set_autostart(domain: t.Any, *, on: bool) -> None:

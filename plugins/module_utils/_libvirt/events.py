@@ -8,14 +8,14 @@ import contextlib
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import host_memory, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import (
     Connection,
     explained,
     libvirt,
     listen,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 _EVENTS = ("LIFECYCLE", "REBOOT", "METADATA_CHANGE", "DEVICE_ADDED", "DEVICE_REMOVED", "BALLOON_CHANGE")
 _VCPU_TIME = re.compile(r"vcpu\.\d+\.time")
@@ -136,7 +136,7 @@ def job(domain: t.Any, targets: t.Iterable[str] = ()) -> dict[str, t.Any] | None
 def targets(domain: t.Any) -> tuple[str, ...]:
     """Targets of the guest's disks. Raises NotFound."""
     with explained("read guest", domain.name()):
-        return tuple(brief.targets(domain.XMLDesc()))
+        return tuple(stdlib_reader.targets(domain.XMLDesc()))
 
 
 def _figures(domain: t.Any, found: t.Mapping[str, t.Any]) -> Figures:
@@ -199,7 +199,6 @@ def host_cpu_ns(connection: Connection) -> tuple[int, int] | None:
 def host_memory_kib(connection: Connection) -> tuple[int, int] | None:
     """Used and total memory of the host; None if the driver does not report it."""
     with contextlib.suppress(libvirt.libvirtError):
-        found = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
-        free = sum(found.get(kind, 0) for kind in ("free", "buffers", "cached"))
-        return found["total"] - free, found["total"]
+        available, total = host_memory.available_and_total_kib(connection)
+        return total - available, total
     return None

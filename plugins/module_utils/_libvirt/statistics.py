@@ -67,7 +67,7 @@ def snapshots(item: t.Any) -> tuple[int, list[str]]:
 
 
 def _document(snapshot: t.Any) -> t.Iterator[str]:
-    """Its XML; nothing if it was deleted meanwhile."""
+    """The XML of a snapshot; nothing if it was deleted meanwhile."""
     try:
         yield snapshot.getXMLDesc()
     except libvirt.libvirtError as error:

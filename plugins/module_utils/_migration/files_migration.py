@@ -75,6 +75,17 @@ def shared_by(path: str) -> str | None:
     return locks.shared_filesystem(path) or declared
 
 
+_TPM = "/var/lib/libvirt/swtpm"
+
+
+def shared_state(uuid: str) -> tuple[str, ...]:
+    """The kinds of state that the copies of a guest have in common, so that it stays when one of them is undefined.
+
+    Where it is not shared, stale TPM state would block a later move of the guest while it is off.
+    """
+    return ("keep_tpm",) if shared_by(os.path.join(_TPM, uuid)) else ()
+
+
 def _inside(path: str, directory: str) -> bool:
     path, directory = os.path.realpath(path), os.path.realpath(directory)
     return path != directory and os.path.commonpath((path, directory)) == directory

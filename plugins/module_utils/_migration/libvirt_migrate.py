@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Unsupported
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
+from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, host_memory, states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import SavedSnapshot
 
@@ -21,12 +21,10 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 def endpoint_facts(connection: Connection) -> dict[str, t.Any]:
     """Versions (9000000 is 9.0.0), free memory, and network interfaces (None if unknown) of a host."""
     with explained("read", connection.getURI()):
-        memory = connection.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
         return {
             "libvirt_version": connection.getLibVersion(),
             "qemu_version": connection.getVersion(),
-            # What new guests could have: free memory and what the kernel gives back when asked.
-            "memory_free_mib": int(sum(memory.get(kind, 0) for kind in ("free", "buffers", "cached"))) // 1024,
+            "memory_free_mib": host_memory.available_and_total_kib(connection)[0] // 1024,
             "links": _links(connection),
         }
 
@@ -123,13 +121,24 @@ def run(
     If a job is active already, begun by a killed run, it is followed instead. `cut` closes the connections of a job
     that does not abort.
     """
-    began, over, ended = time.monotonic(), threading.Event(), 0.0  # when the end was asked for
     driver = _Followed(domain) if _active(domain) else _Begun(domain, dest_uri, flags, parameters)
+    return _watched(domain, driver, parameters.get("migrate_disks", ()), tick, cut)
+
+
+def follow(domain: t.Any, tick: Tick, cut: Cut) -> tuple[str | None, float]:
+    """As `run`, but begins nothing: follow the job that a killed run began, which may have ended by now."""
+    return _watched(domain, _Followed(domain), (), tick, cut)
+
+
+def _watched(
+    domain: t.Any, driver: _Begun | _Followed, targets: t.Iterable[str], tick: Tick, cut: Cut
+) -> tuple[str | None, float]:
+    began, over, ended = time.monotonic(), threading.Event(), 0.0  # when the end was asked for
     while driver.goes_on() and not (ended and time.monotonic() - ended > _END_S):
         if ended:
             continue
         figures = _figures(domain)
-        disks = _disks(domain, parameters.get("migrate_disks", ())) if figures else {}
+        disks = _disks(domain, targets) if figures else {}
         for action in tick(time.monotonic() - began, figures, disks):
             if action.verb == "abort":
                 ended = time.monotonic()
@@ -179,8 +188,11 @@ def _broken(domain: t.Any) -> bool:
 
 
 def _active(domain: t.Any) -> bool:
+    """True if the guest is leaving; a backup, a save or a snapshot of it is a job, too, and none of a migration."""
+    leaves = libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT
     try:
-        return bool(domain.jobInfo()[0] != libvirt.VIR_DOMAIN_JOB_NONE)
+        job = domain.jobStats()
+        return bool(job.get("type")) and job.get("operation", leaves) == leaves
     except libvirt.libvirtError as error:
         # it is busy; or it is off or gone: no job
         return bool(error.get_error_code() == libvirt.VIR_ERR_OPERATION_TIMEOUT)
@@ -274,7 +286,7 @@ def completed(connection: Connection, uuid: str) -> dict[str, t.Any]:
 
 
 def job_active(connection: Connection | None, uuid: str) -> bool:
-    """True if libvirt runs a job on the guest; False if the guest is absent, or without a connection.
+    """True if libvirt migrates the guest away, or is busy with it; False if it is absent, or without a connection.
 
     Raises Failed.
     """
@@ -308,6 +320,18 @@ def has_all_memory(connection: Connection, uuid: str) -> bool:
     with contextlib.suppress(libvirt.libvirtError):
         return bool(connection.lookupByUUIDString(uuid).state() == migrated)
     return False
+
+
+def runs_whole(connection: Connection, uuid: str) -> bool:
+    """True if the guest runs, and no part of its memory is on another host (post-copy)."""
+    in_part = (
+        libvirt.VIR_DOMAIN_RUNNING_POSTCOPY,
+        getattr(libvirt, "VIR_DOMAIN_RUNNING_POSTCOPY_FAILED", None),  # libvirt 8.5
+    )
+    domain = libvirt_query.by_uuid(connection, uuid)
+    with explained("read the state of", domain.name()):
+        code, reason = domain.state()
+    return code == libvirt.VIR_DOMAIN_RUNNING and reason not in in_part
 
 
 def state_there(
@@ -358,8 +382,9 @@ def synchronise_clock(connection: Connection, uuid: str, has_agent: t.Callable[[
             domain.setTime(flags=libvirt.VIR_DOMAIN_TIME_SYNC)
 
 
-def discard(connection: Connection, uuid: str) -> None:
-    """Remove a dead copy of a guest: process and definition, never its storage; raises Failed if it runs.
+def discard(connection: Connection, uuid: str, kept: t.Collection[str] = ()) -> None:
+    """Remove a dead copy of a guest: process and definition, never its storage, nor the `kept` kinds of state; raises
+    Failed if it runs.
 
     libvirt may be removing it at the same time, and then refuses: it is asked again until nothing is left.
     """
@@ -367,7 +392,7 @@ def discard(connection: Connection, uuid: str) -> None:
     while True:
         try:
             domain = libvirt_query.by_uuid(connection, uuid)
-            _remove(domain)
+            _remove(domain, kept)
         except NotFound:
             return
         except libvirt.libvirtError as error:
@@ -381,12 +406,12 @@ def discard(connection: Connection, uuid: str) -> None:
         time.sleep(_TICK_S)
 
 
-def _remove(domain: t.Any) -> None:
+def _remove(domain: t.Any, kept: t.Collection[str]) -> None:
     if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
         raise Failed(f"cannot remove the copy of {domain.name()}: it is running now, so it is not dead; run again")
     if domain.isActive():
         domain.destroy()
-    flags = libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    flags = definition.undefine_flags(domain, ("keep_nvram", "snapshots", *kept))
     domain.undefineFlags(flags)  # a transient one went with its process
 
 

@@ -95,7 +95,7 @@ class DiskMove:
 
     @property
     def dest_path(self) -> str:
-        """Its path on the destination."""
+        """The path of the disk on the destination."""
         return self.volume.path if self.volume else self.path
 
 

@@ -160,6 +160,11 @@ def check_path_free(path: str, *, user: str | None, taken: bool) -> None:
         )
 
 
+def shared_variables(used: t.Mapping[str, str]) -> list[str]:
+    """Notes on UEFI variables that stay on the source when their guest has left, as others use them: path -> user."""
+    return [f"the UEFI variables in {path} stay on the source: {user} uses them" for path, user in used.items()]
+
+
 def check_in_place(name: str, problems: t.Mapping[str, str]) -> None:
     """Raise Failed with files of the destination that are not the ones made for the guest; `problems` maps each path to
     what is wrong, or to an empty text.

@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.units import is_content
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import Volume, owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     COPY,
     DELTA,
@@ -26,7 +26,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrat
     VolumeFile,
     near,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
 _SAFE_CACHES = ("none", "directsync")

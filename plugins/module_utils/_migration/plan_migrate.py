@@ -61,7 +61,7 @@ class CopyDisk(_OfDisk):
 
     @property
     def into(self) -> str:
-        """Its path there, where that is another."""
+        """The path on the destination in brackets, if it is another one."""
         return "" if self.disk.path == self.path else f" ({self.path})"
 
 
@@ -149,7 +149,7 @@ class ForgetBackupCheckpoints(MigrateStep):
 
 
 class UndefineOnSource(MigrateStep):
-    """Forget it on the source."""
+    """Undefine the guest on the source."""
 
     template = "undefine {1.guest} on the source"
     look = Look(
@@ -219,7 +219,7 @@ class FinishRemoval(MigrateStep):
 
 
 class Forget(MigrateStep):
-    """Take the note away."""
+    """Remove the record of the migration from the guest."""
 
     template = "remove the record from {1.guest}"
 
@@ -231,7 +231,7 @@ class Reconcile(MigrateStep):
 
 
 class Clear(Reconcile):
-    """The same for one that was just aborted."""
+    """Bring a migration that was just aborted to its end."""
 
     template = "remove what the migration of {1.guest} to {1.dest} created"
 

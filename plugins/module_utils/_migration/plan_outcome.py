@@ -11,10 +11,12 @@ guest is sent paused, so that at most one copy runs until both hosts were seen.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_host_bindings import arriving_name
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     LeftDisk,
@@ -161,6 +163,8 @@ _IN_DANGER = (
     "owner or the label of the shared disks, so that the guest can no longer write to them. Suspend the guest on the "
     "destination, destroy and undefine it on the source, set the owner and the label as before, and run again"
 )
+_ONE_SEEN = "one host cannot be reached; the guest may be on either; run again when both can be reached"
+_NEVER_RAN = "it stopped on the source in the meantime; what was created on the destination never ran"
 # The first row that holds decides. An action with `~` waits: libvirt may still decide.
 _NOT_BEGUN = (
     # source, destination, state, action, meaning
@@ -192,9 +196,9 @@ _BEGUN = (
          "libvirt is still running a job on it; wait, or abort it with state: aborted, and run again",
          when="job_active"),
     _row("unreachable", "*", "unseen", "nothing~",
-         "one host cannot be reached; the guest may be on either; run again when both can be reached"),
+         _ONE_SEEN),
     _row("*", "unreachable", "unseen", "nothing~",
-         "one host cannot be reached; the guest may be on either; run again when both can be reached"),
+         _ONE_SEEN),
     _row("running", "running", "split", "nothing",
          "split: it runs on both hosts; nothing was touched; compare them and destroy the wrong one"),
     # The source has it no more.
@@ -228,9 +232,9 @@ _BEGUN = (
          "running), and run again; otherwise it moves shut off"),
     _row("shutdown", "absent", "stopped here", "rolled_back", "it stopped on the source in the meantime"),
     _row("shutdown crashed", "incoming", "stopped here", "clean_dest~",
-         "it stopped on the source in the meantime; what was created on the destination never ran"),
+         _NEVER_RAN),
     _row("shutdown crashed migrated", "reserved", "stopped here", "clean_dest",
-         "it stopped on the source in the meantime; what was created on the destination never ran"),
+         _NEVER_RAN),
     _row("shutdown crashed", "paused", "nobody can tell", "nothing",
          "off on the source, {dest} on the destination: it cannot be determined which is newer; nothing was touched; "
          "if the source host died during the migration, resume it there (virsh resume) and undefine it here; if it was "
@@ -277,6 +281,11 @@ def begun(recorded: t.Mapping[str, t.Any], *, here: bool, source_uuid: str, dest
     return "here" if moving == dest else "elsewhere"
 
 
+def came_here(recorded: t.Mapping[str, t.Any], dest: str, host_uuid: str) -> bool:
+    """True if the record of a guest on this host is of a migration from another one to `dest`."""
+    return recorded.get("moving") == dest and recorded.get("moving_from") not in (None, "", host_uuid)
+
+
 def is_one_host(source: MigrationHost, dest: MigrationHost) -> bool:
     """True if both ends are one host, by UUID and name: cloned machines can have the same UUID."""
     return (source.uuid, source.name) == (dest.uuid, dest.name)
@@ -287,6 +296,11 @@ def without_copies(dest: MigrationHost, guest: str, uuid: str) -> MigrationHost:
     copies = ((guest, uuid), (arriving_name(uuid), uuid))
     others = {name: its for name, its in dest.guests.items() if (name, its[0]) not in copies}
     return dataclasses.replace(dest, guests=others)
+
+
+def too_late(guest: str, dest: str) -> str:
+    """The note on a guest that is no longer on the source when its migration has been aborted."""
+    return f"nothing was aborted: {guest} had left for {dest} before; a run with state: present tells where it is"
 
 
 def has_left(seen: Observation) -> bool:
@@ -388,6 +402,29 @@ def check_reconciled(verdict: Verdict, guest: str, dest: str, *, still: bool = F
     """Raise Failed if an interrupted migration could not be resolved, or is `still` unresolved after an attempt."""
     if still or verdict.end == OPEN:
         raise Failed(f"cannot resolve the migration of {guest} to {dest}: seen on both hosts: {verdict.meaning}")
+
+
+def check_settles(found: FoundGuest, *, runs: bool, ran: bool, reserved: bool) -> None:
+    """Raise Refused if what a guest has here may be less than what its source had.
+
+    It `runs` here with all its memory, it `ran`, or it has its own definition, which it gets when it has arrived.
+    """
+    if runs or ran or not reserved:
+        return
+    cannot = (
+        f"cannot end the migration of {found.name} on its destination: nothing shows that all of it came here; bring "
+        "its source back, and run again there; if that is gone for good, "
+    )
+    resume, destroy, edit = (shlex.join(["virsh", verb, found.name]) for verb in ("resume", "destroy", "edit"))
+    if found.active:
+        raise Refused(
+            f"{cannot}let it run here (`{resume}`), and repeat this; if it stands still in post-copy, a part of its "
+            f"memory is lost: power it off (`{destroy}`), and repeat this"
+        )
+    raise Refused(
+        f"{cannot}check its disks here (qemu-img check): if they are whole, take .arriving off all paths, and away a "
+        f"kernel that is nothing else (`{edit}`), and repeat this; if not, restore the guest (virt_restore)"
+    )
 
 
 def check_abort(guest: str, source: str) -> None:

@@ -63,6 +63,12 @@ def _with_remedies(missing: t.Iterable[tuple[str, str]]) -> t.Iterator[str]:
         yield f"{', and '.join(found)}; {remedy}"
 
 
+def taken_variables(taken: t.Mapping[str, str], dest: str) -> list[tuple[str, str]]:
+    """The UEFI variables of a running guest into which QEMU would write another guest's there, with the remedy."""
+    remedy = "give one of the guests a file of its own (nvram.path of virt_domain, while it is off)"
+    return [(f"guest {user} of {dest} has its UEFI variables in {path}, too", remedy) for path, user in taken.items()]
+
+
 def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
     """Notes on a migration that passes the preflight; `left` are directories that the guest shares with its host and
     that are on no shared storage.

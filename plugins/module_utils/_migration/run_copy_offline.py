@@ -18,7 +18,11 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, Volume
 from ansible_collections.corral.virt.plugins.module_utils._host import files_start_block
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition, states
-from ansible_collections.corral.virt.plugins.module_utils._migration import plan_concurrent_changes, run_migration_files
+from ansible_collections.corral.virt.plugins.module_utils._migration import (
+    files_migration,
+    plan_concurrent_changes,
+    run_migration_files,
+)
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     DiskMove,
     Move,
@@ -26,7 +30,6 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
 from ansible_collections.corral.virt.plugins.module_utils._migration.run_endpoints import Endpoints
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
-    files_logical,
     files_lvm,
     libvirt_storage,
     libvirt_transfer,
@@ -154,7 +157,7 @@ def _volume(connection: t.Any, path: str) -> t.Mapping[str, t.Any]:
     """The volume; of a logical one of this machine what the kernel knows, as libvirt lists no thin ones."""
     if path.startswith("/dev/") and is_here(connection.getURI()):
         size_bytes = files_lvm.size_bytes(path)
-        told = {"physical_bytes": size_bytes, "modified_s": files_logical.written(path), "device": True}
+        told = {"physical_bytes": size_bytes, "modified_s": locks.sectors_written(path), "device": True}
         return plan_concurrent_changes.check_there(path, told if size_bytes else None)
     return _there(path, libvirt_storage.volume_at(connection, path))
 
@@ -209,7 +212,7 @@ def reserve(endpoints: Endpoints, move: Move) -> None:
     portable = xml_host_bindings.with_firmware(definition.portable(domain), dict(move.firmware))
     portable = xml_host_bindings.with_disks(portable, move.renamed)
     document = xml_host_bindings.reserved(portable, xml_host_bindings.arriving_name(move.uuid))
-    definition.reserve(endpoints.dest, move.guest, document)
+    definition.reserve(endpoints.dest, move.guest, document, files_migration.shared_state(move.uuid))
     if not move.active:
         plan_concurrent_changes.check_off(move.guest, states.of(domain))
 

@@ -147,10 +147,13 @@ def _owned(source: t.Any, recorded: t.Mapping[str, t.Any], uuid: str, moves: t.I
 def unused(source: t.Any, paths: t.Iterable[str], uuid: str) -> set[str]:
     """The paths of a guest (its UUID) that no other guest and no other image uses; these may stand on each other."""
     wanted = set(paths)
-    if not wanted:
-        return wanted
-    used = run_file_users.users(source, but=uuid, without=wanted)
-    return {path for path in wanted if used.of(path) is None}
+    return wanted.difference(users(source, wanted, uuid))
+
+
+def users(source: t.Any, paths: t.Collection[str], uuid: str) -> dict[str, str]:
+    """The paths of a guest (its UUID) that other guests or images use: path -> user; these may stand on each other."""
+    found = run_file_users.users(source, but=uuid, without=paths) if paths else None
+    return {path: user for path in paths if found and (user := found.of(path))}
 
 
 def images(source: t.Any, moves: t.Iterable[DiskMove]) -> list[dict[str, str]]:

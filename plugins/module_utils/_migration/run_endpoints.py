@@ -32,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.model_migra
     Pool,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import LOGICAL, no_disks
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 
 class Endpoints:
@@ -97,6 +97,11 @@ def host(connection: t.Any) -> MigrationHost:
     )
 
 
+def identity(connection: t.Any) -> tuple[str, str]:
+    """UUID and name of the host: cloned machines can have the same UUID."""
+    return xml_host.host(libvirt_query.capabilities(connection))["uuid"], libvirt_query.node(connection)["hostname"]
+
+
 def pools(connection: t.Any) -> tuple[Pool, ...]:
     """Active pools that are directories or volume groups, with their free space as of libvirt's last refresh."""
     return tuple(
@@ -125,7 +130,7 @@ def guest(connection: t.Any, found: FoundGuest, snapshots: t.Sequence[Snapshot] 
     """The facts about the guest for a preflight."""
     xml = found.live_xml or found.xml
     job = (
-        libvirt_migrate.guest_job(libvirt_query.by_uuid(connection, found.uuid), brief.targets(xml))
+        libvirt_migrate.guest_job(libvirt_query.by_uuid(connection, found.uuid), stdlib_reader.targets(xml))
         if found.active
         else ""
     )

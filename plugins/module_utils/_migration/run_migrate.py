@@ -81,7 +81,11 @@ def converge(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
 
 
 def _result(
-    params: t.Mapping[str, t.Any], steps: t.Sequence[object], changes: t.Sequence[Change] = ()
+    params: t.Mapping[str, t.Any],
+    steps: t.Sequence[object],
+    changes: t.Sequence[Change] = (),
+    *,
+    notes: t.Sequence[str] = (),
 ) -> dict[str, t.Any]:
     return {
         "changed": bool(steps),
@@ -89,6 +93,7 @@ def _result(
         "dest": params["dest"],
         "steps": [str(step) for step in steps],
         "diff": _changes.diff(changes),
+        **({"notes": [*notes]} if notes else {}),
     }
 
 
@@ -97,8 +102,12 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     found = libvirt_query.find(endpoints.source, params["name"])
     if found is None:
         return _result(params, [])
-    run = _Run(endpoints, params, gate, watch, contextlib.ExitStack())
     move = Move(found.name, found.uuid, params["dest"], dest_uri(params))
+    if _is_arrival(endpoints, found, move.dest):
+        with contextlib.ExitStack() as stack:
+            gate.hold(stack, lambda: locks.locked(move.guest, plan_concurrent_changes.another_run(move.guest)))
+            return _Run(endpoints, params, gate, watch, stack).settled(found)
+    run = _Run(endpoints, params, gate, watch, contextlib.ExitStack())
     steps = plan_migrate.aborting(move, job_active=libvirt_migrate.job_active(endpoints.source, move.uuid))
     if steps:
         plan_outcome.check_abort(move.guest, libvirt_migrate.state_there(endpoints.source, move.uuid))
@@ -107,15 +116,24 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         # The run that moved it clears away what it made; where there is none any more, we do.
         gate.hold(stack, lambda: locks.locked(move.guest))
         gate.hold(stack, lambda: watch)
-        found = libvirt_query.find_by_uuid(endpoints.source, move.uuid)
-        recorded = fields_record.of(found)
+        recorded = fields_record.of(libvirt_query.find_by_uuid(endpoints.source, move.uuid))
         held = gate.assumes(lambda: locks.held(move.guest))
         left = plan_migrate.clearing(move, recorded.get("moving"), held=held)
         if left:
             gate.rehearse(lambda: run_migration_files.check_visible(endpoints.or_none("dest"), recorded))
         gate.after(steps).run(left, lambda _step: run.reconcile(move.uuid, recorded))
-        steps += left
-    return _result(params, steps, [Change("migration", "under way", "none")] if steps else ())
+    if libvirt_query.find_by_uuid(endpoints.source, move.uuid) is None:
+        return _result(params, left, notes=[*run.notes, plan_outcome.too_late(move.guest, move.dest)])
+    steps += left
+    changes = [Change("migration", "under way", "none")] if steps else ()
+    return _result(params, steps, changes, notes=run.notes)
+
+
+def _is_arrival(endpoints: Endpoints, found: FoundGuest, dest: str) -> bool:
+    """True if the guest has come to this host by a migration to `dest` that has not ended."""
+    here = run_endpoints.identity(endpoints.source)
+    there = endpoints.or_none("dest") if plan_outcome.came_here(fields_record.of(found), dest, here[0]) else None
+    return there is not None and here == run_endpoints.identity(there)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,8 +308,16 @@ class _Run:
         missing = lacking(self.endpoints.source, self.endpoints.dest, dest, found, move.files)
         resource = run_pacemaker.resource(self.endpoints.source, found.uuid)
         outsider = run_endpoints.outsider(resource.name, move, dest.name) if resource else None
+        taken = run_migration_files.taken_variables(self.endpoints.dest, found) if found.active else {}
         plan_preflight.check(
-            move, guest, source, dest, lacks=lacks, ports_filtered=filtered, outsider=outsider, missing=missing.problems
+            move,
+            guest,
+            source,
+            dest,
+            lacks=lacks,
+            ports_filtered=filtered,
+            outsider=outsider,
+            missing=[*missing.problems, *plan_preflight.taken_variables(taken, move.dest)],
         )
         move = dataclasses.replace(move, firmware=tuple(missing.firmware.items()))
         self.notes += plan_preflight.notes(move, missing.left, hooked=missing.hooked)
@@ -370,6 +396,18 @@ class _Run:
         }
         return plan_migrate.finishing(move, disks, verdict.action, reserved=reserved, aside=aside)
 
+    def settled(self, found: FoundGuest) -> dict[str, t.Any]:
+        """The result for a guest that has come to this host, and whose migration its source cannot end any more."""
+        recorded = fields_record.of(found)
+        reserved, runs = run_copy_offline.is_open(found), libvirt_migrate.runs_whole(self.endpoints.dest, found.uuid)
+        plan_outcome.check_settles(found, runs=runs, ran=bool(recorded.get("moving_let_run")), reserved=reserved)
+        move = self._bare_move(found.uuid, autostart=bool(recorded.get("moving_autostart")) and not found.autostart)
+        steps = plan_migrate.finish(move, (), define=reserved)
+        self.gate.run(steps, self._do)
+        left = [LeftDisk.parse(text).path for text in recorded.get("moving_goes") or ()]
+        notes = [f"left on the host that it came from: {', '.join(left)}"] if left else []
+        return _result(self.params, steps, [Change("unfinished migration", "yes", "no")], notes=notes)
+
     def reconcile(self, uuid: str, recorded: t.Mapping[str, t.Any]) -> None:
         """Bring a migration that an earlier run began to its end."""
         move = self._bare_move(uuid, paused=bool(recorded.get("moving_paused")))
@@ -419,7 +457,10 @@ class _Run:
         """Undefine the guest on the source, and keep its definition until it is defined on the destination."""
         domain = libvirt_query.by_uuid(self.endpoints.source, move.uuid)
         self._undefined = libvirt_query.found(domain).xml
-        definition.undefine_moved(domain, keeps_state=not self._is_held())
+        stores = xml_host_bindings.files(self._undefined)
+        used = run_disk_moves.users(self.endpoints.source, stores, move.uuid)
+        definition.undefine_moved(domain, keeps_state=not self._is_held(), keeps_variables=bool(used))
+        self.notes += plan_concurrent_changes.shared_variables(used)
 
     def _is_held(self) -> bool:
         return self._hold is not None and self._hold.complete

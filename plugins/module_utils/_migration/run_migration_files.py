@@ -67,6 +67,16 @@ def users(dest: t.Any, uuid: str) -> dict[str, str]:
     return found
 
 
+def taken_variables(dest: t.Any, guest: FoundGuest) -> dict[str, str]:
+    """Paths of a running guest's UEFI variables that other guests of the destination use: path -> name of a guest.
+
+    QEMU on the destination opens the file, and writes into it, whoever's it is.
+    """
+    stores = xml_host_bindings.files(guest.live_xml or guest.xml)
+    taken = users(dest, guest.uuid) if stores else {}
+    return {path: taken[path] for path in stores if path in taken}
+
+
 def ours(dest: t.Any, uuid: str, recorded: t.Mapping[str, t.Any]) -> tuple[set[str], list[str]]:
     """Paths of recorded files that exist and are unchanged, and why other recorded paths are not.
 

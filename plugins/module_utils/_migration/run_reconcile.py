@@ -101,7 +101,7 @@ def try_withdraw(endpoints: Endpoints, move: Move) -> list[str]:
     with contextlib.suppress(VirtError):  # the next run finds it
         there = libvirt_query.find_by_uuid(endpoints.dest, move.uuid)
         if there and not there.active and xml_host_bindings.is_reserved(there.xml):
-            libvirt_migrate.discard(endpoints.dest, move.uuid)
+            libvirt_migrate.discard(endpoints.dest, move.uuid, files_migration.shared_state(move.uuid))
     return try_clean_up(endpoints, move.uuid)
 
 
@@ -218,15 +218,15 @@ def reconcile(endpoints: Endpoints, move: Move, *, again: bool = False) -> Verdi
 
 
 def _act(endpoints: Endpoints, move: Move, action: str) -> None:
-    uuid = move.uuid
+    uuid, kept = move.uuid, files_migration.shared_state(move.uuid)
     doers: dict[str, t.Callable[[], object]] = {
         "resume_dest": lambda: resume_guest(endpoints.dest, uuid),
         "finish_dest": lambda: run_copy_offline.release(endpoints.dest, uuid, move.guest),
         "clean_dest": Looked(
-            lambda: _check_copy_there(endpoints, move), lambda: libvirt_migrate.discard(endpoints.dest, uuid)
+            lambda: _check_copy_there(endpoints, move), lambda: libvirt_migrate.discard(endpoints.dest, uuid, kept)
         ),
         "clean_source": Looked(
-            lambda: _check_copy_here(endpoints, move), lambda: libvirt_migrate.discard(endpoints.source, uuid)
+            lambda: _check_copy_here(endpoints, move), lambda: libvirt_migrate.discard(endpoints.source, uuid, kept)
         ),
         "resume_source": lambda: libvirt_migrate.resume(endpoints.source, uuid),
     }

@@ -69,7 +69,7 @@ def resolve(endpoints: Endpoints, move: Move, tell: Progress, interrupted: t.Cal
     Raises Failed.
     """
     if libvirt_migrate.job_active(endpoints.source, move.uuid):
-        watch(endpoints, move, tell, interrupted)
+        watch(endpoints, move, tell, interrupted, follow=True)
     seen = run_reconcile.reconcile(endpoints, move, again=True)
     plan_outcome.check_reconciled(seen, move.guest, move.dest)
     return run_reconcile.clean_up(endpoints, move.uuid) if seen.end == plan_outcome.STAYED else []
@@ -89,8 +89,11 @@ def watch(
     tell: Progress,
     interrupted: t.Callable[[], bool],
     paused: threading.Event | None = None,
+    *,
+    follow: bool = False,
 ) -> tuple[Watch, str | None, float]:
-    """Migrate, or follow an active migration, to its end: what was seen, libvirt's error, and seconds.
+    """Migrate, or follow an active migration, to its end: what was seen, libvirt's error, and seconds. With `follow`,
+    no migration begins if none is active any more.
 
     `paused` is set afterwards if the guest was paused at the end by others than the migration.
     """
@@ -111,9 +114,10 @@ def watch(
             tell(*shown)
         return actions
 
-    return seen, *libvirt_migrate.run(
-        domain, move.dest_uri, flags, parameters, tick, functools.partial(_cut, move.guest)
-    )
+    cut = functools.partial(_cut, move.guest)
+    if follow:
+        return seen, *libvirt_migrate.follow(domain, tick, cut)
+    return seen, *libvirt_migrate.run(domain, move.dest_uri, flags, parameters, tick, cut)
 
 
 def abort(endpoints: Endpoints, move: Move) -> None:

@@ -9,7 +9,8 @@ import ipaddress
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
-from ansible_collections.corral.virt.plugins.module_utils._network.model_network import DIRECT, OWN
+from ansible_collections.corral.virt.plugins.module_utils._network.model_network import DIRECT, NETWORK_KIND, OWN
+from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.interface_rows import (
@@ -308,3 +309,10 @@ NETWORK: row.Table = {
     "trust_guest_rx_filters": Row("./@trustGuestRxFilters", k.YESNO, same=silent_is(False)),
     **BANDWIDTH,
 }
+
+NETWORK_SCHEMA = Schema(
+    kind=NETWORK_KIND,
+    table=NETWORK,
+    states=("active", "present", "inactive", "absent"),
+    extras=("uuid", "xml", "allow_restart", "force"),
+)

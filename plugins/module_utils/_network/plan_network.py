@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, NotFound, Refused, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import HostSubnet
 from ansible_collections.corral.virt.plugins.module_utils._host import plan_ruleset
-from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network import NETWORK_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import DIRECT, OWN, NetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._network.xml_network import SHAPE, finish, host, skeleton
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import (
@@ -57,10 +57,9 @@ def _is_complete(case: Case, _plan: NounPlan) -> Findings:
     if mode not in (*OWN, "bridge") and not devices:
         pf = " or pf" if mode in ("passthrough", "hostdev") else ""
         yield _problem(case, "interfaces", f"mode {mode} requires interfaces{pf}")
-    if after.get("bridge") and devices:
-        yield _problem(case, "bridge", "it and interfaces are mutually exclusive; omit one of the two")
-    if after.get("interfaces") and after.get("pf"):
-        yield _problem(case, "pf", "it and interfaces are mutually exclusive; omit one of the two")
+    for other, both in (("bridge", devices), ("pf", after.get("interfaces"))):
+        if after.get(other) and both:
+            yield _problem(case, other, "it and interfaces are mutually exclusive; omit one of the two")
 
 
 def _is_known_to_libvirt(case: Case, _plan: NounPlan) -> Findings:

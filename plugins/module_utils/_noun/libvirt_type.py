@@ -74,7 +74,7 @@ def found(thing: t.Any, type_: ObjectType) -> Found:
 
 
 def _name(thing: t.Any) -> str:
-    """Its name; of a secret, which has none, its UUID."""
+    """The name of an object; of a secret, which has none, its UUID."""
     return str(thing.name() if hasattr(thing, "name") else thing.UUIDString())
 
 

@@ -52,17 +52,17 @@ class Create(Define):
 
 @dataclasses.dataclass(frozen=True)
 class Start(NounStep):
-    """Start it."""
+    """Start the object."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Stop(NounStep):
-    """Stop it; its definition stays."""
+    """Stop the object; its definition stays."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SetAutostart(NounStep):
-    """Set whether it starts with the host."""
+    """Set whether the object starts with the host."""
 
     on: bool
 
@@ -72,7 +72,7 @@ class SetAutostart(NounStep):
 
 @dataclasses.dataclass(frozen=True)
 class Undefine(NounStep):
-    """Remove its definition."""
+    """Remove the definition of the object."""
 
     look: t.ClassVar[step.Look | None] = step.Look(
         at="UUID, and the whole stored definition",
@@ -148,6 +148,25 @@ def check_unchanged(made: NounStep, *, exists: bool, same: bool) -> None:
         raise Refused(f"{what}: it was removed in the meantime; run again")
     if not same:
         raise Refused(f"{what}: somebody has changed its definition in the meantime; inspect it, and run again")
+
+
+def check_still_planned(made: NounStep, now: NounPlan) -> None:
+    """Raise Refused if the plan that is made `now`, right before an object stops, does not stop it."""
+    if isinstance(made, Stop) and not any(isinstance(one, Stop) for one in now.steps):
+        raise Refused(
+            f"cannot {made.verb} {made.ref}: somebody has stopped or started it anew in the meantime; run again"
+        )
+
+
+def noted(before: t.Sequence[str], now: t.Sequence[str]) -> tuple[str, ...]:
+    """Notes of a plan and of a later one, whose notes replace those that only name others at their end."""
+    new = [note for note in now if note not in before]
+    replaced = {_before_names(note) for note in new}
+    return (*(note for note in before if note in now or _before_names(note) not in replaced), *new)
+
+
+def _before_names(note: str) -> str:
+    return note.rpartition(": ")[0] or note
 
 
 def undo(found: Found | None, done: t.Sequence[NounStep]) -> tuple[NounStep, ...]:

@@ -25,8 +25,10 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     Stop,
     Undefine,
     Update,
+    check_still_planned,
     check_unchanged,
     not_started,
+    noted,
     undo,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
@@ -77,14 +79,16 @@ def converge(
     wanted, kind = spec(noun, params), noun.schema.kind
     found, done = _planned(connection, noun, api, wanted)
     as_found = dataclasses.replace(wanted, seen=None)
-    _run(gate, done.steps, _Object(connection, api, wanted, found, lambda: _planned(connection, noun, api, as_found)))
+    thing = _Object(connection, api, wanted, found, lambda: _planned(connection, noun, api, as_found)[1])
+    _run(gate, done.steps, thing)
     states = {change.where: change.after for change in done.changes}
+    active, autostart = (found.active, found.autostart) if found else (False, False)
     row = {
         "name": wanted.name,
         **({kind.within: wanted.within} if kind.within else {}),
         **as_options(noun.schema.options, done.after or {}),
-        **({"active": states.get("active", found.active if found else False)} if kind.activity else {}),
-        **({"autostart": states.get("autostart", found.autostart if found else False)} if kind.autostart else {}),
+        **({"active": states.get("active", active)} if kind.activity else {}),
+        **({"autostart": states.get("autostart", autostart)} if kind.autostart else {}),
         **done.row,
     }
     return {
@@ -92,7 +96,7 @@ def converge(
         "diff": changes.diff(done.changes),
         "steps": [str(step) for step in done.steps if step.changes],
         "pending": list(done.pending),
-        "notes": list(done.notes),
+        "notes": list(noted(done.notes, thing.notes)),
         "seen": done.seen,
         kind.name: None if done.after is None else row,
     }
@@ -130,13 +134,14 @@ class _Object:
     """One object during the steps: it is replaced or removed only if it is as the plan has seen it."""
 
     def __init__(
-        self, connection: Connection, api: ObjectApi, spec: Spec, found: Found | None, again: t.Callable[[], object]
+        self, connection: Connection, api: ObjectApi, spec: Spec, found: Found | None, again: t.Callable[[], NounPlan]
     ) -> None:
         self._connection, self._api = connection, api
-        self._plan_again = again if spec.state == "absent" else lambda: None
+        self._plan_again = again
         self.act = doer(connection, api, spec)
         self.found = found  # before the first step
         self._ours: str | None = None  # digest of the definition after the steps that changed it
+        self.notes: tuple[str, ...] = ()  # of the plans that were made anew before steps
         self.done: list[NounStep] = []
         self.failed: NounStep | None = None
 
@@ -150,7 +155,9 @@ class _Object:
 
     def _do(self, step: NounStep) -> object:
         if isinstance(step, (Stop, Undefine)):
-            self._plan_again()  # somebody may have come to need it
+            now = self._plan_again()  # somebody may have come to need it
+            check_still_planned(step, now)
+            self.notes = noted(self.notes, now.notes)
         if type(step) in _DOERS:
             return _DOERS[type(step)](self, step)
         done = self.act(step)

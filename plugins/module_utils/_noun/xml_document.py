@@ -12,8 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Edited, Entry, ObjectKind
 from ansible_collections.corral.virt.plugins.module_utils._xml import constraints, overlay
-from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
-from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Table, graft, read
+from ansible_collections.corral.virt.plugins.module_utils._xml.row import Index, Items, Table, graft, read
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, canonical, drop, parse, text
 
 _ENTRY = re.compile(r"([\w.]+)\[([^\]]*)\]\.?")  # `dhcp.ranges[a-b]` in the place of a change

@@ -131,7 +131,9 @@ class Policy:
 class Placement:
     """The host of a guest, and the reason.
 
-    `host` is None if the guest is refused, or deferred because hosts that may have it were not reached.
+    `host` is None if the guest is refused, or deferred: left as it is, since it is not known where it runs, or which of
+    several it is. A refused guest stops the whole batch, a deferred one does not; where it is `unclear` which one is
+    meant, only the admin can tell.
     """
 
     guest: str
@@ -139,3 +141,4 @@ class Placement:
     why: str
     exists: bool = False
     deferred: bool = False
+    unclear: bool = False

@@ -132,7 +132,7 @@ def skew_after(fleet: Fleet, memory: float, vcpus: float, places: t.Sequence[int
 
 
 def first(_fleet: Fleet, _memory: float, _vcpus: float, places: t.Sequence[int]) -> list[float]:
-    """The same cost, 0, for all hosts: the first one is chosen."""
+    """A cost of 0 for all hosts: the first one is chosen."""
     return [0.0] * len(places)
 
 

@@ -37,6 +37,7 @@ def _bundle(members: t.Sequence[Guest]) -> Bundle:
     hosts = sorted({one.host for one in members if one.host is not None})
     within = sorted({one.runs_within for one in members if one.runs_within is not None})
     clusters = [one.members for one in members if one.members]
+    shared = functools.reduce(frozenset.intersection, clusters) if clusters else frozenset[str]()
     words = [word for one in members for word in one.apart]
     twice = sorted({word for word in words if words.count(word) > 1}) if words else []
     disks: dict[str, int] = {}
@@ -56,12 +57,14 @@ def _bundle(members: t.Sequence[Guest]) -> Bundle:
         devices=tuple(sorted(device for one in members for device in one.devices)),
         versions=tuple(sorted({each for one in members for each in one.versions})),
         runs_within=within[0] if within else None,
-        members=functools.reduce(frozenset.intersection, clusters) if clusters else frozenset(),
+        members=shared,
+        refused=tuple(sorted((host, f"{one.name}: {why}") for one in members for host, why in one.refused)),
         **every,
     )
     conflicts = (
         f"they request {' and '.join(hosts)}" if hosts[1:] else "",
         f"they run in migration groups {' and '.join(map(repr, within))}" if within[1:] else "",
+        "they run in different clusters" if clusters and not shared else "",
         f"they stay apart by group {', '.join(twice)}" if twice else "",
     )
     return Bundle(members, guest, ", and ".join(filter(None, conflicts)))

@@ -35,12 +35,6 @@ class _Loss:
         return f"the loss of {' and '.join(self.units)} would leave {one.name} ({need}){more} without a hypervisor"
 
 
-def unsurvived(hosts: t.Sequence[Host], policy: Policy, losses: int) -> str | None:
-    """The first loss of that many units that leaves a guest without a host, in words; None if there is none."""
-    found = ((loss, _homeless(hosts, loss, policy)) for loss in _losses(hosts, losses))
-    return next((loss.text(homeless) for loss, homeless in found if homeless), None)
-
-
 def homeless_of_cluster(hosts: t.Sequence[Host], policy: Policy) -> dict[str, list[str]]:
     """By host, names of the guests that its cluster would start elsewhere when it dies, and for which no other member
     has room; only hosts with such guests.

@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._placement.model_place
 )
 
 _NAMED = 3  # hosts in a message
+_Alias = tuple[str, str, GuestCopy]  # a host, and the name that a guest has there
 
 
 def place(
@@ -31,16 +32,18 @@ def place(
     *,
     unreached: t.Collection[str] = (),
     excluded: t.Collection[str] = (),
+    gone: t.Sequence[str] = (),
     policy: Policy | None = None,
     leave: t.Collection[str] = (),
 ) -> list[Placement]:
     """A placement for every guest, in the order given.
 
-    Hosts that are `unreached`, or `excluded` from this run, may hold guests that were not seen. Guests on hosts to
-    `leave` are placed anew, inactive ones last.
+    Hosts that are `unreached`, or `excluded` from this run, may hold guests that were not seen; those that are
+    `gone` hold none. Guests on hosts to `leave` are placed anew, inactive ones last.
     """
-    unseen = _Unseen(sorted(unreached), sorted(excluded))
-    fixed = {guest.name: _fixed_placement(guest, hosts, unseen, leave) for guest in guests}
+    unseen = _Unseen(sorted(unreached), sorted(excluded), gone)
+    aliases = _names_by_uuid(hosts)
+    fixed = {guest.name: _fixed_placement(guest, hosts, unseen, leave, aliases) for guest in guests}
     apart: dict[str, set[str]] = {}
     for guest in guests:
         there = fixed[guest.name]
@@ -90,6 +93,7 @@ class _Unseen:
 
     unreached: t.Sequence[str]
     excluded: t.Sequence[str]
+    gone: t.Sequence[str]  # declared dead before
 
     def __bool__(self) -> bool:
         return bool(self.unreached or self.excluded)
@@ -108,29 +112,48 @@ class _Unseen:
         words = []
         if self.unreached:
             words.append(f"see the error of {some_of(self.unreached, _NAMED)} above")
-            words.append(f"where it is dead, remove it from the inventory, or: -e gone={','.join(self.unreached)}")
+            dead = ",".join([*self.gone, *self.unreached])
+            words.append(f"where it is dead, remove it from the inventory, or: -e gone={dead} -e confirm={dead}")
         if self.excluded:
             words.append("run it for all hypervisors, without --limit")
         return "; ".join(words)
 
 
+def _names_by_uuid(hosts: t.Sequence[Host]) -> dict[str, list[_Alias]]:
+    """Every guest by its UUID, under each of its names."""
+    found: dict[str, list[_Alias]] = {}
+    for host in hosts:
+        for name, copy in host.guests.items():
+            if copy.uuid:
+                found.setdefault(copy.uuid, []).append((host.name, name, copy))
+    return found
+
+
 def _fixed_placement(
-    guest: Guest, hosts: t.Sequence[Host], unseen: _Unseen, leave: t.Collection[str]
+    guest: Guest,
+    hosts: t.Sequence[Host],
+    unseen: _Unseen,
+    leave: t.Collection[str],
+    aliases: t.Mapping[str, t.Sequence[_Alias]],
 ) -> Placement | None:
     """The placement of a guest that exists, may exist on an unseen host, or names an unknown host; None for others."""
-    copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
-    copies = {name: copy for name, copy in copies.items() if guest.uuid in (None, copy.uuid)}
-    holders = [host for host in hosts if host.name in copies]
-    running = [host for host in holders if copies[host.name].active]
+    copies = _copies(guest, hosts)
+    running = [name for name, copy in copies.items() if copy.active]
+    if len({copy.uuid for copy in copies.values()}) > 1:
+        return Placement(guest.name, None, _different(copies, leave), deferred=True, unclear=True)
+    if why := _under_another_name(guest, copies, aliases):
+        return Placement(guest.name, None, why, deferred=True, unclear=True)
     if len(running) > 1 or any(copy.moving for copy in copies.values()):
         return _in_two_places(guest.name, copies, leave, {host.name for host in hosts})
-    if holders and not running and unseen:
+    if copies and not running and unseen:
         # The copy here may be a remainder of one that runs there.
-        here = " and ".join(sorted(host.name for host in holders))
-        why = f"{unseen.may_have('it running')}, and it is shut off on {here}; {unseen.remedy}"
+        why = f"{unseen.may_have('it running')}, and it is shut off on {' and '.join(copies)}; {unseen.remedy}"
         return Placement(guest.name, None, why, deferred=True)
+    holders = running or [name for name in copies if name == guest.host] or list(copies)
+    if len(holders) > 1:
+        return Placement(guest.name, None, _off_twice(guest.name, copies, leave), deferred=True, unclear=True)
     if holders:
-        host = (running or holders)[0].name
+        host = holders[0]
         if host in leave:
             return None
         why = (
@@ -148,17 +171,71 @@ def _fixed_placement(
     return None
 
 
+def _copies(guest: Guest, hosts: t.Sequence[Host]) -> dict[str, GuestCopy]:
+    """The guest as each host has it; of different guests of its name, the one that its UUID or its host chooses."""
+    copies = {host.name: host.guests[guest.name] for host in hosts if guest.name in host.guests}
+    chosen = guest.uuid or (copies[guest.host].uuid if guest.host in copies else None)
+    return {name: copy for name, copy in sorted(copies.items()) if chosen in (None, copy.uuid)}
+
+
+def _different(copies: t.Mapping[str, GuestCopy], leave: t.Collection[str]) -> str:
+    """Why none of several guests of one name is taken."""
+    texts = [f"UUID {one.uuid} {_seen(one)} on {host}" for host, one in copies.items()]
+    count = len({one.uuid for one in copies.values()})
+    # What leaves a host has no options of its own that could choose.
+    is_leaving = any(host in leave for host in copies)
+    choose = "" if is_leaving else f"to choose one, set uuid, or host to {' or '.join(copies)}, or "
+    return f"{count} guests have this name ({', '.join(texts)}); {choose}rename the others (virsh domrename)"
+
+
+def _under_another_name(
+    guest: Guest, copies: t.Mapping[str, GuestCopy], aliases: t.Mapping[str, t.Sequence[_Alias]]
+) -> str:
+    """Why a guest that runs under another name is not taken: two copies would write to the same disks.
+
+    A new guest with the UUID of one that is off would be its second copy, too.
+    """
+    uuid = next((copy.uuid for copy in copies.values()), guest.uuid)
+    others = [
+        (host, name, copy)
+        for host, name, copy in aliases.get(uuid or "", ())
+        if name != guest.name and host not in copies and (copy.active or not copies)
+    ]
+    if not others:
+        return ""
+    if not copies:
+        others_text = " and ".join(f"{name} on {host} ({_seen(copy)})" for host, name, copy in sorted(others))
+        return f"its UUID {uuid} is that of {others_text}; rename that guest (virsh domrename), or set another uuid"
+    here = " and ".join(f"{_seen(copy)} on {host}" for host, copy in copies.items())
+    there = " and, ".join(f"as {name}, {_seen(copy)} on {host}" for host, name, copy in sorted(others))
+    other = min(others)[1]
+    return (
+        f"it is {here} and, {there}: both have the UUID {uuid}; compare the copies and undefine the wrong one "
+        f"(playbook purge -e guest={guest.name} or -e guest={other}, with --limit HOST)"
+    )
+
+
+def _seen(copy: GuestCopy) -> str:
+    return copy.state if copy.active else "off"
+
+
+def _off_twice(name: str, copies: t.Mapping[str, GuestCopy], leave: t.Collection[str]) -> str:
+    """Why none of several copies of a guest is taken: an old one would write to old disks."""
+    uuid = next(copy.uuid for copy in copies.values())
+    # What leaves a host has no options of its own that could choose.
+    choose = "" if any(host in leave for host in copies) else f", or set host to {' or '.join(copies)}"
+    return (
+        f"it is off on {' and '.join(copies)} with the same UUID {uuid}, and no migration of it is recorded; compare "
+        f"the copies and undefine the wrong one (playbook purge -e guest={name} --limit HOST){choose}"
+    )
+
+
 def _in_two_places(
     name: str, copies: t.Mapping[str, GuestCopy], leave: t.Collection[str], hosts: t.Collection[str]
 ) -> Placement:
     """The placement of a guest with copies on several hosts: at most one runs during a migration, two are an error."""
-    running = {where: copy for where, copy in copies.items() if copy.state == "running"}
+    running = [where for where, copy in copies.items() if copy.state == "running"]
     names = " and ".join(running)
-    if len({copy.uuid for copy in running.values()}) > 1:
-        copies_text = ", ".join(f"UUID {copy.uuid} on {where}" for where, copy in running.items())
-        return Placement(
-            name, None, f"{len(running)} guests have this name ({copies_text}); rename one of them (virsh domrename)"
-        )
     if len(running) > 1:
         return Placement(
             name,

@@ -60,10 +60,16 @@ def _vcpus(load: Load, guest: Guest) -> Reason | None:
 
 
 def _disk(load: Load, guest: Guest) -> Reason | None:
+    """Refuses a host without room for all disks: those in pools of one filesystem share its room."""
+    needs: dict[str, dict[str, int]] = {}
     for pool, needed in guest.disks:
-        left = load.disk_left(pool)
+        needs.setdefault(load.host.filesystem(pool), {})[pool] = needed
+    for pools in needs.values():
+        needed = sum(pools.values())
+        left = min((left for pool in pools if (left := load.disk_left(pool)) is not None), default=None)
         if left is not None and needed > left:
-            where = f"{'thin pool' if '/' in pool else 'pool'} {pool}"
+            names, kind = ", ".join(pools), "thin pool" if "/" in next(iter(pools)) else "pool"
+            where = f"{kind}s {names} of one filesystem" if len(pools) > 1 else f"{kind} {names}"
             return f"lacks room in {where}", f"{mib(left)} left in {where}, of {mib(needed)} that it needs"
     return None
 

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import states
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
 from ansible_collections.corral.virt.plugins.module_utils._power import libvirt_wait, plan_power_steps
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 _AGAIN_S, _LOOK_S = 1, 0.1
 
@@ -28,7 +28,7 @@ def find(connection: Connection, name: str, uuid: str | None) -> Power | None:
             uuid=domain.UUIDString(),
             state=state,
             active=bool(domain.isActive()),
-            moving=brief.moving(states.record(domain), domain.UUIDString()),
+            moving=stdlib_reader.moving(states.record(domain), domain.UUIDString()),
             stopped_itself=stopped_itself,
         )
     return None
@@ -74,7 +74,7 @@ def _allowed() -> None:
 def _shutdown(
     domain: t.Any, step: plan_power_steps.Shutdown, before_force: t.Callable[[], None] = _allowed
 ) -> plan_power_steps.Note | None:
-    with explained("shut down", step.guest):
+    with explained("shut down", step.guest), _stays(domain, step):
         if _has_failed_io(domain):  # it would hear nothing
             if not step.force:
                 raise Failed(step.io_error_message())
@@ -95,9 +95,18 @@ def _shutdown(
 
 
 def _destroy(domain: t.Any, step: plan_power_steps.Destroy, before_force: t.Callable[[], None] = _allowed) -> None:
-    with explained("destroy", step.guest):
+    with explained("destroy", step.guest), _stays(domain, step):
         before_force()
         _switch_off(domain)
+
+
+@contextlib.contextmanager
+def _stays(domain: t.Any, step: plan_power_steps.GuestStep) -> t.Iterator[None]:
+    """Raises Failed at the end if the guest has been migrated from this host: it is off here, and runs elsewhere."""
+    persistent = libvirt_wait.is_persistent(domain)
+    yield
+    if libvirt_wait.has_left(domain, persistent=persistent):
+        raise Failed(step.moved_message())
 
 
 def _switch_off(domain: t.Any) -> None:
@@ -111,9 +120,12 @@ def _switch_off(domain: t.Any) -> None:
 
 def _reboot(domain: t.Any, step: plan_power_steps.Reboot) -> None:
     with explained("reboot", step.guest):
-        if not _obeys(domain, step, "reboot"):
+        with _stays(domain, step):
+            obeys = _obeys(domain, step, "reboot")
+            off = libvirt_wait.is_off(domain)
+        if not obeys:
             domain.reset(0)
-        elif libvirt_wait.is_off(domain):
+        elif off:
             domain.create()
 
 

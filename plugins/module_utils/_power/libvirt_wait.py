@@ -23,14 +23,14 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 )
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.model_state import Doing
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import Seen
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 _LOOK_S = 0.5
 _ASK_AGAIN_S = 10.0  # a guest that is still booting does not hear the first time
 _CONSOLE_BYTES, _CONSOLE_LINES, _LINE_LENGTH = 8192, 5, 200
 _TERMINAL = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|[^\[])")
 
-_Counts = t.Callable[[t.Any], bool]
+_Counts = t.Callable[..., bool]  # gets what the event tells
 
 
 def is_off(domain: t.Any) -> bool:
@@ -38,6 +38,23 @@ def is_off(domain: t.Any) -> bool:
     with contextlib.suppress(NotFound), explained("inspect guest", domain.name()):
         return not domain.isActive()
     return True
+
+
+def is_persistent(domain: t.Any) -> bool:
+    """True if the guest stays when it is off; False also if it is gone already."""
+    with contextlib.suppress(NotFound), explained("inspect guest", domain.name()):
+        return bool(domain.isPersistent())
+    return False
+
+
+def has_left(domain: t.Any, *, persistent: bool) -> bool:
+    """True if the guest was migrated from this host: it is off here, and may run elsewhere.
+
+    A `persistent` guest that is gone counts: a migration may undefine it. A transient one is gone when it is off.
+    """
+    with contextlib.suppress(NotFound), explained("inspect guest", domain.name()):
+        return bool(domain.state() == [libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_MIGRATED])
+    return persistent
 
 
 def ask(connection: Connection, domain: t.Any, verb: str, way: str = "ACPI_POWER_BTN") -> None:
@@ -62,9 +79,9 @@ def obeyed(
     `gives_up` ends the wait early; it gets the elapsed seconds, the guest's activity at the first request and now, and
     its agent's state. A guest that was to reboot may be off then: its on_reboot can mean that.
     """
-    kinds: dict[str, _Counts] = {"LIFECYCLE": lambda event: bool(event == libvirt.VIR_DOMAIN_EVENT_STOPPED)}
+    kinds: dict[str, _Counts] = {"LIFECYCLE": _stopped}
     if verb == "reboot":
-        kinds["REBOOT"] = lambda _nothing: True
+        kinds["REBOOT"] = lambda: True
     began, before = time.monotonic(), _did(connection, domain)
     again_s, deadline = min(_ASK_AGAIN_S, timeout_s / 3), began + timeout_s
     agent = None
@@ -82,6 +99,11 @@ def obeyed(
                 return is_off(domain)
             if not (agent and agent.is_alive()) and its_agent == "connected":
                 agent = _aside(lambda: ask(connection, domain, verb, "GUEST_AGENT"))
+
+
+def _stopped(event: int, detail: int) -> bool:
+    """True for the event of a guest that powered off; one that was migrated has stopped on this host only."""
+    return bool(event == libvirt.VIR_DOMAIN_EVENT_STOPPED and detail != libvirt.VIR_DOMAIN_EVENT_STOPPED_MIGRATED)
 
 
 @contextlib.contextmanager
@@ -114,8 +136,9 @@ def _events(
 
     def on_event(_connection: object, _domain: object, *what: t.Any) -> None:
         """Record a matching event; called in the thread of libvirt's loop."""
-        if what[-1](what[0]):
-            happened.append(what[0])
+        *told, counts = what
+        if counts(*told):
+            happened.append(told)
         news.put(None)
 
     def wait_for(timeout_s: float, already: t.Callable[[], bool]) -> bool:
@@ -169,7 +192,7 @@ def observe(connection: Connection, guest: str, uuid: str) -> Seen:
     return _observed(connection, domain, live, state)
 
 
-def _observed(connection: Connection, domain: t.Any, live: brief.Brief, state: str) -> Seen:
+def _observed(connection: Connection, domain: t.Any, live: stdlib_reader.Brief, state: str) -> Seen:
     leases = {}
     did = _did(connection, domain)
     for network in live.networks:
@@ -191,9 +214,9 @@ def _did(connection: Connection, domain: t.Any) -> Doing:
     return states.doing(connection, [domain]).get(domain.UUIDString(), Doing())
 
 
-def _live(domain: t.Any) -> brief.Brief:
+def _live(domain: t.Any) -> stdlib_reader.Brief:
     with explained("inspect guest", domain.name()):
-        return brief.guest(domain.XMLDesc())
+        return stdlib_reader.guest(domain.XMLDesc())
 
 
 def _console(files: t.Iterable[str]) -> tuple[str, ...]:

@@ -80,6 +80,13 @@ class GuestStep(step.Step):
     template = "{0.verb} {0.guest}"
     guest: str
 
+    def moved_message(self) -> str:
+        """The error for a guest that left the host while it was to be powered off."""
+        return (
+            f"cannot {self.verb} {self.guest}: it was migrated to another host in the meantime, or undefined; "
+            "`ansible-playbook corral.virt.list` shows which host has it"
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class Start(GuestStep):

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_type imp
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep
 from ansible_collections.corral.virt.plugins.module_utils._secret import plan_secret
-from ansible_collections.corral.virt.plugins.module_utils._secret.model_secret import NUMBERS, SECRET_KIND
+from ansible_collections.corral.virt.plugins.module_utils._secret.model_secret import NUMBERS, SECRET_KIND, value_of
 
 
 def _by_usage(connection: Connection, ref: Ref) -> t.Any:
@@ -75,7 +75,7 @@ class _Host:
 
 
 _DOERS: dict[type[NounStep], t.Callable[[Spec, t.Any, t.Any], object]] = {
-    plan_secret.SetValue: lambda spec, secret, _step: secret.setValue(plan_secret.value_of(spec))
+    plan_secret.SetValue: lambda spec, secret, _step: secret.setValue(value_of(spec))
 }
 
 

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import dataclasses
 import typing as t
 
@@ -22,6 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._secret.fields_secret 
     skeleton,
     uuid_of,
 )
+from ansible_collections.corral.virt.plugins.module_utils._secret.model_secret import value_of
 
 _MOST_BYTES = 65536
 Findings = t.Iterator[t.Union[VirtError, str]]
@@ -48,19 +47,6 @@ class SecretHost(t.Protocol):
 
     def documents(self) -> t.Iterable[tuple[str, str]]:
         """The documents of guests, stored and running, and of pools, each with its owner in words."""
-
-
-def value_of(spec: Spec) -> bytes | None:
-    """The value that the options give; None: they give none. Raises BadInput."""
-    value = spec.own.get("value")
-    if value is None:
-        return None
-    if spec.own.get("value_encoding") != "base64":
-        return str(value).encode()
-    try:
-        return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise BadInput(f"value of secret {spec.name}: it is not Base64; or set value_encoding: text") from None
 
 
 def _problems(spec: Spec) -> t.Iterator[str]:

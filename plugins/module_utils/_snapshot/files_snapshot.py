@@ -80,3 +80,13 @@ def unkeep(names: t.Iterable[tuple[str, str]]) -> None:
         with contextlib.suppress(OSError):
             if os.path.samefile(path, name):
                 os.unlink(name)
+
+
+def give_back(names: t.Collection[tuple[str, str]]) -> None:
+    """Let each file have only its first name, whether or not libvirt has removed that; raises Failed."""
+    for path, name in names:
+        if os.path.lexists(name) and not os.path.lexists(path):
+            with explained(f"bring {path} back from {name}", name):
+                os.link(name, path, follow_symlinks=False)
+                durable.fsync(os.path.dirname(path))
+    unkeep(names)

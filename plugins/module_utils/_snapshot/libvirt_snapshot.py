@@ -22,7 +22,8 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.libvirt_blockjob import watched_end
 
-_AGENT_S = 5  # an agent that is silent for so long does not answer
+_FREEZE_S = 5  # an agent that is silent for so long does not answer
+_THAW_S = 60  # what it has frozen, it thaws: busy disks take their time
 _LOOK_S = 0.5
 
 
@@ -58,8 +59,7 @@ def freeze(
     try:
         arm()
         since = time.monotonic()
-        with explained("freeze the filesystems of", domain.name()):
-            domain.agentSetResponseTimeout(_AGENT_S)
+        with explained("freeze the filesystems of", domain.name()), _answers_within(domain, _FREEZE_S):
             domain.fsFreeze()
     except VirtError as error:
         if required:
@@ -70,8 +70,23 @@ def freeze(
 
 
 def _thaw(domain: t.Any) -> None:
-    with explained("thaw the filesystems of", domain.name(), f"`virsh domfsthaw {domain.name()}`"):
+    remedy = f"`virsh domfsthaw {domain.name()}`"
+    with explained("thaw the filesystems of", domain.name(), remedy), _answers_within(domain, _THAW_S):
         domain.fsThaw()
+
+
+@contextlib.contextmanager
+def _answers_within(domain: t.Any, seconds: int) -> t.Iterator[None]:
+    """Let the agent have so long to answer, and no limit afterwards, which is libvirt's default.
+
+    libvirt keeps the limit as long as the guest runs: somebody else's freeze would fail by it, and stay frozen.
+    """
+    domain.agentSetResponseTimeout(seconds)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(libvirt.libvirtError):  # the guest is off by now
+            domain.agentSetResponseTimeout(libvirt.VIR_DOMAIN_AGENT_RESPONSE_TIMEOUT_BLOCK)
 
 
 def merge(

@@ -29,10 +29,14 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     SnapshotPlan,
     above_first,
     disposals,
+    first_name,
     leftovers,
+    lost,
+    lost_note,
     needed,
     overlay_now,
     standing_aside,
+    stands,
     unpooled,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
@@ -68,12 +72,8 @@ def plan(scene: Scene) -> SnapshotPlan:
     merging = [one for disk in snapshot.disks if (one := _merging(scene, snapshot, disk))]
     refuse_all([*_of_the_guest(scene, merging), *_of_the_files(scene, merging), *_of_others(scene, snapshot, merging)])
     steps = _external(scene, snapshot, merging)
-    gone = [disk for disk in snapshot.disks if disk.overlay and disk.target not in scene.disks()]
-    notes = tuple(
-        f"{scene.found.name} has no disk {disk.target} any more; {disk.overlay}, which it wrote to since snapshot "
-        f"{snapshot.name}, is kept"
-        for disk in gone
-    )
+    kept = lost(scene, snapshot)
+    notes = tuple(lost_note(scene, snapshot, target, path) for path, target in kept.items())
     return SnapshotPlan((*before, *steps), notes=notes, name=snapshot.name)
 
 
@@ -99,15 +99,17 @@ def _merging(scene: Scene, snapshot: Snapshot, disk: SnapshotDisk) -> _Merging |
 def _external(scene: Scene, snapshot: Snapshot, merging: t.Sequence[_Merging]) -> list[GuestStep]:
     found, whose = scene.found, (scene.found.name, scene.found.uuid, snapshot.name)
     entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid)
-    lost = {disk.overlay for disk in snapshot.disks if disk.target not in scene.disks()}
+    kept = lost(scene, snapshot)
     used = needed(scene, snapshot.name, merged := [one.overlay for one in merging])
-    own = [path for path in dict.fromkeys((*merged, *snapshot.files, *entry.files)) if path not in lost]
+    mine = [path for path in entry.files if not first_name(path)]  # of second names, `leftovers` takes care
+    own = [path for path in dict.fromkeys((*merged, *snapshot.files, *mine)) if path not in kept]
     # what the guest wrote to before it went back to a snapshot
     left = (disk.overlay for one in scene.tree.lineage() for disk in one.disks if disk.overlay and disk.reverted)
-    recorded = (path for one in scene.entries for path in one.files)
-    waste = [path for path in dict.fromkeys((*left, *recorded)) if path not in used and path not in own]
+    recorded = (path for one in scene.entries for path in one.files if not first_name(path))
+    waste = [path for path in dict.fromkeys((*left, *recorded)) if path not in used and path not in (*own, *kept)]
     files = (*own, *waste)
-    entry = dataclasses.replace(entry, phase=SnapshotRecord.DELETING, files=files)
+    spared = tuple(pair for pair in entry.spared if pair[0] not in merged)
+    entry = dataclasses.replace(entry, phase=SnapshotRecord.DELETING, files=files, spared=spared)
     copies = tuple(copy for _path, copy in entry.copies)
     gone, kept_h = above_first(scene, (*files, *copies)), scene.spec.keep_reverted_h
     moved = {one.overlay: (one.base.path, one.base.format) for one in merging}
@@ -251,7 +253,7 @@ def _of_the_files(scene: Scene, merging: t.Sequence[_Merging]) -> t.Iterator[Vir
     begun = entry is not None and entry.phase == SnapshotRecord.DELETING
     merged = {one.target for one in merging}
     for disk in snapshot.disks if snapshot in scene.tree.lineage() and not begun else ():
-        if disk.overlay and disk.target in scene.disks() and disk.target not in merged:
+        if disk.overlay and stands(scene, disk) and disk.target not in merged:
             command = shlex.join(["virsh", "snapshot-delete", "--metadata", scene.found.name, snapshot.name])
             yield Refused(
                 f"{cannot}: {disk.overlay} is no longer in the chain of disk {disk.target}; inspect the file, and let "
@@ -273,7 +275,8 @@ def check_merge(step: Merge | MergeOff, chain: t.Sequence[str], *, active: bool)
     place = chain.index(step.overlay) if step.overlay in chain else -1
     same = place >= 0 and list(chain[place + 1 : place + 2]) == [step.base]
     if active != running or not same:
-        why = f"the guest {'runs' if active else 'is off'} by now" if active != running else "its chain has changed"
+        state = "runs" if active else "is off"
+        why = f"the guest {state} by now" if active != running else "its chain has changed"
         raise Refused(f"cannot merge disk {step.target} of {step.what}: {why}; nothing was merged; run again")
 
 

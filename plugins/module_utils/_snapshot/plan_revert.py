@@ -19,7 +19,11 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import No
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.units import age_text, bytes_text
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import Snapshot, SnapshotRecord
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import (
+    Snapshot,
+    SnapshotDisk,
+    SnapshotRecord,
+)
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import definition_then
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import (
@@ -27,6 +31,10 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     SnapshotPlan,
     disposals,
     leftovers,
+    lost,
+    lost_note,
+    second_name,
+    stands,
     unpooled,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
@@ -37,6 +45,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     Redefine,
     Revert,
     StartAgain,
+    StayOff,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_take import check_whole, file_name
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
@@ -85,10 +94,24 @@ def _is_own(scene: Scene, snapshot: Snapshot) -> bool:
 
 def _present(scene: Scene) -> dict[str, int]:
     """The files with what the guest has written since its current snapshot, and their bytes."""
-    current = scene.tree.current()
-    targets = [disk.target for disk in current.disks if disk.overlay] if current else []
+    current, gone = scene.tree.current(), _gone(scene)
+    targets = [disk.target for disk in current.disks if disk.overlay and disk not in gone] if current else []
     tops = [str(disk.path) for target, disk in scene.disks().items() if target in targets and disk.path]
     return {path: scene.host.taken_bytes(path) for path in tops if scene.host.exists(path)}
+
+
+def _gone(scene: Scene) -> list[SnapshotDisk]:
+    """The disks of the current snapshot that the guest has no longer, or another one in their place."""
+    current = scene.tree.current()
+    return [disk for disk in current.disks if disk.overlay and not stands(scene, disk)] if current else []
+
+
+def _detached(scene: Scene) -> dict[str, str]:
+    """The files with what the guest has written since its current snapshot to disks that it has no longer, by path
+    their targets. They stay: the owner has detached them, and kept them.
+    """
+    used, files = scene.used_files(), {str(disk.reverted or disk.overlay): disk.target for disk in _gone(scene)}
+    return {path: target for path, target in files.items() if path not in used and scene.host.exists(path)}
 
 
 def _own(scene: Scene, snapshot: Snapshot, present: t.Mapping[str, int]) -> tuple[list[GuestStep], t.Iterable[str]]:
@@ -108,8 +131,10 @@ def _own(scene: Scene, snapshot: Snapshot, present: t.Mapping[str, int]) -> tupl
     }
     overlays = {target: step.path for target, step in made.items()}
     entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid)
-    entry = dataclasses.replace(entry, phase=SnapshotRecord.MADE, files=(*entry.files, *overlays.values()))
-    old = [disk.overlay for disk in snapshot.disks if disk.overlay]
+    detached = _detached(scene)
+    files = (*_without(entry, detached).files, *overlays.values())
+    entry = dataclasses.replace(entry, phase=SnapshotRecord.MADE, files=files)
+    old = [disk.overlay for disk in snapshot.disks if disk.overlay and disk.overlay not in detached]
     tops = tuple(str(disk.path) for disk in now.values() if disk.written and disk.path)
     xml = definition_then(snapshot.xml, found.xml, overlays)
     steps: list[GuestStep] = [
@@ -121,43 +146,93 @@ def _own(scene: Scene, snapshot: Snapshot, present: t.Mapping[str, int]) -> tupl
         *(PutBack(*whose, copy, path) for path, copy in entry.copies),
         RecordSnapshot(*whose, entry, tuple(overlays.values())),
         *([StartAgain(*whose)] if spec.run else []),
+        *([StayOff(*whose)] if found.active and not spec.run else []),
         *disposals(scene, dict.fromkeys((*present, *old)), keep_h=spec.keep_reverted_h),
     ]
-    return steps, _notes(scene, snapshot)
+    return steps, _notes(scene, snapshot, {snapshot.name: detached})
 
 
-def _notes(scene: Scene, snapshot: Snapshot) -> t.Iterator[str]:
-    then = {disk.target for disk in snapshot.disks}
+def _notes(scene: Scene, snapshot: Snapshot, left: t.Mapping[str, t.Mapping[str, str]]) -> t.Iterator[str]:
+    others = {disk.target for disk in _gone(scene)}
+    then = {disk.target for disk in snapshot.disks} - others
     for target, disk in scene.disks().items():
         if target not in then and disk.written:
             yield (
                 f"disk {target} of {scene.found.name} is detached: snapshot {snapshot.name} is older than it; "
                 f"{disk.path} is kept"
             )
+    told = set[str]()
+    for name, files in left.items():  # the newest first: it stands on the others
+        for path, target in files.items():
+            if target not in told:
+                yield lost_note(scene, scene.tree.by_name[name], target, path)
+        told.update(files.values())
+
+
+def _left(scene: Scene, snapshot: Snapshot) -> dict[str, dict[str, str]]:
+    """The files of detached disks that the guest leaves, and libvirt's documents go on naming: by snapshot and path,
+    their targets. Also those that it has by now as disks of another target.
+    """
+    host, bases = scene.host, [disk for disk in snapshot.disks if disk.base and scene.host.exists(disk.base)]
+    content = {link.path for disk in bases for link in host.chain(str(disk.base), disk.base_format or "raw")}
+    found = {
+        one.name: {path: target for path, target in lost(scene, one).items() if path not in content}
+        for one in scene.tree.lineage()
+    }
+    return {name: files for name, files in found.items() if files}
 
 
 def _by_libvirt(
     scene: Scene, snapshot: Snapshot, present: t.Mapping[str, int]
 ) -> tuple[list[GuestStep], t.Iterable[str]]:
-    found, spec, token = scene.found, scene.spec, scene.host.token()
-    kept = snapshot.kind == "external"
-    names = {path: f"{path}.reverted.{token}" for path in present} if kept else {}
-    running = bool(spec.run)
-    entry = scene.entry(snapshot.name) or SnapshotRecord(snapshot.name, found.uuid, SnapshotRecord.MADE)
-    kept_too = dataclasses.replace(entry, files=tuple(dict.fromkeys((*entry.files, *names.values()))))
-    record = [RecordSnapshot(found.name, found.uuid, snapshot.name, kept_too)] if names else []
-    step = Revert(found.name, found.uuid, snapshot.name, snapshot.created_s, running, tuple(names.items()))
+    found, spec, whose = scene.found, scene.spec, (scene.found.name, scene.found.uuid)
+    left = _left(scene, snapshot)
+    detached = [path for files in left.values() for path in files]
+    names, spared = (_second_names(scene, snapshot, paths) for paths in (present, detached))
+    second = (tuple(names.items()), tuple(spared.items()))
+    step = Revert(*whose, snapshot.name, snapshot.created_s, bool(spec.run), *second)
     aside: list[GuestStep] = [
         DeleteVolume(found.name, name, scene.host.identity(path), keep_h=spec.keep_reverted_h)
         for path, name in names.items()
     ]
-    notes = []
-    if entry.copies:
+    notes = [*_notes(scene, snapshot, left)]
+    entry = scene.entry(snapshot.name)
+    if entry and entry.copies:
         notes.append(
             f"UEFI variables and TPM state of {found.name} stay as they are, as there are newer snapshots than "
             f"{snapshot.name}"
         )
-    return [*record, step, *aside], notes
+    return [*_records(scene, snapshot, names, left, spared), step, *aside], notes
+
+
+def _records(
+    scene: Scene,
+    snapshot: Snapshot,
+    names: t.Mapping[str, str],
+    left: t.Mapping[str, t.Collection[str]],
+    spared: t.Mapping[str, str],
+) -> t.Iterator[RecordSnapshot]:
+    """The entries for the revert: what has another name then goes with its snapshot, and what is spared does not."""
+    uuid = scene.found.uuid
+    for name in dict.fromkeys((*(one.name for one in scene.entries), *left, snapshot.name)):
+        entry = scene.entry(name)
+        then = _without(entry or SnapshotRecord(name, uuid, SnapshotRecord.MADE), spared)
+        files = dict.fromkeys((*then.files, *(names.values() if name == snapshot.name else ())))
+        mine = {**dict(then.spared), **{path: spared[path] for path in left.get(name, ()) if path in spared}}
+        now = dataclasses.replace(then, files=tuple(files), spared=tuple(mine.items()))
+        if now != entry and (entry or files or mine):
+            yield RecordSnapshot(scene.found.name, uuid, name, now)
+
+
+def _second_names(scene: Scene, snapshot: Snapshot, paths: t.Iterable[str]) -> dict[str, str]:
+    """The names under which files stay while libvirt removes them, by path."""
+    token = scene.host.token()
+    return {path: second_name(path, token) for path in paths} if snapshot.kind == "external" else {}
+
+
+def _without(entry: SnapshotRecord, files: t.Collection[str]) -> SnapshotRecord:
+    """The entry without files that stay, whatever becomes of its snapshot."""
+    return dataclasses.replace(entry, files=tuple(path for path in entry.files if path not in files))
 
 
 def _cannot(scene: Scene) -> str:
@@ -221,8 +296,9 @@ def _unconfirmed(scene: Scene, present: t.Mapping[str, int]) -> t.Iterator[VirtE
         return
     since = f" in {age_text(scene.host.now_s() - current.created_s)}" if current else ""
     files = "; ".join(f"{path}: {bytes_text(taken)}" for path, taken in present.items())
+    nowhere = "to none of the disks that it has now" if _gone(scene) else "inside its disks"
     yield Refused(
-        f"{_cannot(scene)}: this throws away what the guest has written{since} ({files or 'inside its disks'}); to "
+        f"{_cannot(scene)}: this throws away what the guest has written{since} ({files or nowhere}); to "
         f"confirm it, set confirm: {spec.name} (playbook revert: -e confirm_snapshot={shlex.quote(spec.name)})"
     )
 

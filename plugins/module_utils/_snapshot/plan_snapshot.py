@@ -11,7 +11,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotFound, Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import WHERE_IT_IS, Problems
-from ansible_collections.corral.virt.plugins.module_utils._core.retention import keep_problems
+from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired, keep_problems
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Plan
 from ansible_collections.corral.virt.plugins.module_utils._core.units import check_existing_name, check_name
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import check_limits
@@ -25,11 +25,16 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
-from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import ForgetSnapshot
+from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
+    DropName,
+    ForgetSnapshot,
+    GiveBack,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
 _MOST_KEPT_H = 8760  # a year
+_SECOND = ".reverted."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +98,7 @@ class SnapshotHost(GuestFilesHost, t.Protocol):
     """The host of the guest whose snapshots are meant."""
 
     def tree(self, uuid: str) -> Tree:
-        """Its snapshots."""
+        """The snapshots of a guest."""
 
     def job(self, uuid: str, target: str) -> str | None:
         """What works on the disk of a running guest: copy, commit or another word; None: nothing."""
@@ -105,7 +110,7 @@ class SnapshotHost(GuestFilesHost, t.Protocol):
         """The memory of a guest with this definition."""
 
     def state_files(self, xml: str, uuid: str) -> tuple[str, ...]:
-        """Its UEFI variables and the directory with the state of its TPM, where they exist."""
+        """A guest's UEFI variables and the directory with the state of its TPM, where they exist."""
 
     def has_bitmaps(self, path: str) -> bool:
         """True if a qcow2 holds bitmaps of changed blocks."""
@@ -147,6 +152,11 @@ class Scene:
         """The files that the guest's disks are, and stand on."""
         return {link.path for target in self.disks() for link in self.chain(target)}
 
+    def spared(self) -> dict[str, str]:
+        """The files of detached disks that a revert has left in place, and their names meanwhile."""
+        pairs = [pair for entry in self.entries for pair in entry.spared]
+        return {path: name for path, name in pairs if self.host.exists(path) or self.host.exists(name)}
+
     def chain(self, target: str) -> tuple[ChainLink, ...]:
         """The chain of a disk; empty if the guest has no such disk, or it is no file."""
         disk = self.disks().get(target)
@@ -187,8 +197,36 @@ def leftovers(scene: Scene) -> tuple[GuestStep, ...]:
         waste |= dict.fromkeys((path for path in gone if path not in used), 0)
         if not used.intersection(gone):
             forgotten.append(ForgetSnapshot(scene.found.name, scene.found.uuid, entry.name, gone))
-    files = above_first(scene, waste)
-    return (*(step for path in files for step in disposals(scene, [path], keep_h=waste[path])), *forgotten)
+    second = {path: first for path in waste if (first := first_name(path)) and _is_one_file(scene, first, path)}
+    files = [path for path in above_first(scene, waste) if path not in second]
+    dropped = [DropName(scene.found.name, path, first) for path, first in second.items()]
+    deleted = [step for path in files for step in disposals(scene, [path], keep_h=waste[path])]
+    return (*_given_back(scene), *dropped, *deleted, *forgotten)
+
+
+def _given_back(scene: Scene) -> t.Iterator[GuestStep]:
+    """The steps after which each file that a revert was to spare has its first name, and only that."""
+    for path, name in scene.spared().items():
+        if not scene.host.exists(path):
+            yield GiveBack(scene.found.name, name, path)
+        elif _is_one_file(scene, path, name):
+            yield DropName(scene.found.name, name, path)
+
+
+def second_name(path: str, token: str) -> str:
+    """The name under which a file stays while libvirt removes it."""
+    return f"{path}{_SECOND}{token}"
+
+
+def first_name(path: str) -> str:
+    """The name that a file with such a second name had; empty for other names."""
+    return path.rpartition(_SECOND)[0]
+
+
+def _is_one_file(scene: Scene, first: str, second: str) -> bool:
+    """True if both are names of one file: a run was killed before libvirt removed the first."""
+    known = scene.host.identity(first) if scene.host.exists(first) and scene.host.exists(second) else None
+    return known is not None and known == scene.host.identity(second)
 
 
 def needed(scene: Scene, without: str = "", merged: t.Collection[str] = ()) -> set[str]:
@@ -203,6 +241,7 @@ def needed(scene: Scene, without: str = "", merged: t.Collection[str] = ()) -> s
         for disk in one.disks if one.name != without else ():
             now = overlay_now(scene, one, disk)
             named -= {disk.overlay, disk.reverted} - {now} if now else set()
+    named |= scene.spared().keys() - set(merged)
     below = {link.path for path in named if scene.host.exists(path) for link in scene.host.chain(path, "qcow2")}
     aside = standing_aside(scene)
     aside.pop(without, None)
@@ -245,6 +284,34 @@ def standing_aside(scene: Scene) -> dict[str, set[str]]:
     }
 
 
+def stands(scene: Scene, disk: SnapshotDisk) -> bool:
+    """True if the disk that the guest has there is still the one of the snapshot, which is in its lineage."""
+    return not {disk.base, disk.overlay, disk.reverted}.isdisjoint(link.path for link in scene.chain(disk.target))
+
+
+def lost(scene: Scene, snapshot: Snapshot) -> dict[str, str]:
+    """The files that the guest wrote to since, as disks that it has no longer, or another one in their place: by path,
+    their targets. After a revert, the guest may have a disk of that target again.
+    """
+    is_below, now, found = snapshot in scene.tree.lineage(), scene.disks(), dict[str, str]()
+    for disk in snapshot.disks:
+        is_there = stands(scene, disk) if is_below else disk.target in now
+        chain = [link.path for link in scene.chain(disk.target)]
+        spared = [path for path in scene.spared() if path not in chain]
+        paths = [path for path in (disk.overlay, disk.reverted) if path]
+        gone = [path for path in paths if scene.host.exists(path)] if not is_there else []
+        found |= dict.fromkeys((path for path in paths if path in (*gone, *spared)), disk.target)
+    return found
+
+
+def lost_note(scene: Scene, snapshot: Snapshot, target: str, path: str) -> str:
+    """That a file stays which the guest wrote to as a disk that it has no longer."""
+    return (
+        f"{scene.found.name} has no longer the disk {target} of snapshot {snapshot.name}; {path}, which it wrote to "
+        "since, is kept"
+    )
+
+
 def unpooled(scene: Scene, paths: t.Iterable[str], cannot: str) -> t.Iterator[Refused]:
     """A refusal for each directory of these files that is in no active pool: who else uses a file is unknown there."""
     for place in sorted({os.path.dirname(path) for path in paths}):
@@ -261,18 +328,18 @@ def disposals(scene: Scene, paths: t.Iterable[str], *, keep_h: int = 0) -> list[
     return [DeleteVolume(scene.found.name, path, scene.host.identity(path), keep_h=keep_h) for path in found]
 
 
+def time_is_over(spec: SnapshotSpec, found: t.Iterable[Snapshot]) -> list[str]:
+    """Names of scheduled snapshots that are kept no longer, the oldest first; never the one that this run takes.
+
+    After a clock went back, older ones may have later times.
+    """
+    return [name for name in expired(found, spec.keep) if name != spec.name]
+
+
 def time_name(now_s: int) -> str:
     """The name of a snapshot that is taken by a schedule."""
     moment = datetime.datetime.fromtimestamp(now_s, datetime.timezone.utc)
     return f"corral-{moment:%Y%m%dT%H%M%SZ}"
-
-
-def another_run(guest: str) -> str:
-    """The error for a run that finds another one at work on the guest."""
-    return (
-        f"cannot work on snapshots of {guest}: another run works on its disks, or migrates it; wait for that run, and "
-        "run again"
-    )
 
 
 def checked(params: t.Mapping[str, t.Any], now_s: int) -> list[SnapshotSpec]:

@@ -12,6 +12,22 @@ from ansible_collections.corral.virt.plugins.module_utils._core.units import byt
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_snapshot import SnapshotRecord
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 
+# What backups say too, which store a guest's disks as well.
+NEEDS_AGENT = "quiesce: required needs a running guest whose agent is connected"
+
+
+def another_run(deed: str) -> str:
+    """The error for a run that finds another one at work on the guest; `deed`: "back up web1"."""
+    return f"cannot {deed}: another run works on its disks, or migrates it; wait for that run, and run again"
+
+
+def not_frozen(what: str) -> str:
+    """The note on disks that were stored while the guest wrote to them."""
+    return (
+        f"the disks in {what} are as after a power cut: no guest agent answers that could freeze its filesystems; "
+        "install qemu-guest-agent in it"
+    )
+
 
 @dataclasses.dataclass(frozen=True)
 class SnapshotStep(GuestStep):
@@ -204,9 +220,28 @@ class Revert(SnapshotStep):
     created_s: int
     running: bool
     thrown_away: tuple[tuple[str, str], ...] = ()  # each file, and the name by which it is kept
+    spared: tuple[tuple[str, str], ...] = ()  # files that libvirt would remove, too, and their names until then
 
     def __str__(self) -> str:
         return f"revert {self.guest} to snapshot {self.name}{', running' if self.running else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DropName(GuestStep):
+    """Remove a second name of a file, which a run that was killed gave it; the file keeps its first."""
+
+    template = "remove {0.name}, a second name of {0.path}"
+    name: str
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class GiveBack(GuestStep):
+    """Let a file have its name again, which a revert was to spare, and whose run was killed."""
+
+    template = "bring {0.path} back from {0.name}"
+    name: str
+    path: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,3 +249,11 @@ class StartAgain(SnapshotStep):
     """Start the guest on the content of then."""
 
     template = "start {0.guest}"
+
+
+@dataclasses.dataclass(frozen=True)
+class StayOff(SnapshotStep):
+    """Leave the guest off, on the content of then: the host does not start it any more, whatever happens later."""
+
+    template = "leave {0.guest} off"
+    changes: t.ClassVar[bool] = False

@@ -24,9 +24,11 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     unpooled,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot_steps import (
+    NEEDS_AGENT,
     CopyState,
     RecordSnapshot,
     TakeSnapshot,
+    not_frozen,
 )
 
 _ROOM_BYTES = 16 * 1024**2  # of a disk, for what the guest writes at once
@@ -116,10 +118,7 @@ def _copies(scene: Scene, directory: str, token: str) -> tuple[tuple[str, str], 
 
 def _notes(scene: Scene, take: TakeSnapshot) -> t.Iterator[str]:
     if take.live and not take.quiesce and not take.memory and scene.spec.quiesce == "auto":
-        yield (
-            f"the disks in snapshot {take.name} of {take.guest} are as after a power cut: no guest agent answers that "
-            "could freeze its filesystems; install qemu-guest-agent in it"
-        )
+        yield not_frozen(take.what)
 
 
 def _internal(scene: Scene) -> list[GuestStep]:
@@ -150,10 +149,7 @@ def _of_the_guest(scene: Scene, disks: t.Sequence[GuestDisk]) -> t.Iterator[Virt
     if spec.memory and not found.active:
         yield Refused(f"{cannot} with its memory: it is off; start it, or omit memory: true")
     if spec.quiesce == "required" and not (found.active and has_agent(scene.xml)):
-        yield Refused(
-            f"{cannot}: quiesce: required needs a running guest whose agent is connected; install qemu-guest-agent in "
-            "it, or use quiesce: auto"
-        )
+        yield Refused(f"{cannot}: {NEEDS_AGENT}; install qemu-guest-agent in it, or use quiesce: auto")
     if spec.memory and "<hostdev" in scene.xml:
         yield Refused(
             f"{cannot} with its memory: it has devices of the host, whose state cannot be stored; omit memory"

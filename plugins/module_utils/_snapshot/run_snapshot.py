@@ -14,7 +14,6 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._core.retention import expired
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import run_disk_move
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
@@ -91,7 +90,8 @@ def _of_guest(connection: t.Any, spec: SnapshotSpec, params: t.Mapping[str, t.An
     with contextlib.ExitStack() as stack:
         tell = None
         if libvirt_query.find(connection, spec.guest):  # else its name may be no name of a file
-            gate.hold(stack, lambda: locks.locked(spec.guest, plan_snapshot.another_run(spec.guest)))
+            another_run = plan_snapshot_steps.another_run(f"work on snapshots of {spec.guest}")
+            gate.hold(stack, lambda: locks.locked(spec.guest, another_run))
             progress = Progress(run_disk_move.progress_file(spec.guest))
             gate.hold(stack, lambda: progress)
             tell = progress
@@ -113,7 +113,7 @@ def _of_guest(connection: t.Any, spec: SnapshotSpec, params: t.Mapping[str, t.An
 def _prune(work: _Work, gate: Gate, result: dict[str, t.Any]) -> None:
     """Delete the scheduled snapshots whose time is over, the oldest first."""
     spec = work.spec
-    for name in expired(work.scheduled(), spec.keep):
+    for name in plan_snapshot.time_is_over(spec, work.scheduled()):
         one = _Work(work.connection, dataclasses.replace(spec, name=name, state="absent"), work.params, work.tell)
         try:
             made, told = one.converge(gate)
@@ -204,6 +204,7 @@ class _Work:
         self.host = GuestSnapshotHost(connection)
         self.frozen_s: float | None = None
         self._armed = False  # systemd starts the guest, unless it is told otherwise
+        self._reverted = False  # the guest runs or is off, as it was asked for; what follows only removes files
         self._unwritten = contextlib.ExitStack()  # from a merge to the definition
         self._merged: dict[str, int] = {}  # overlays of a guest that is off, and when they were written
         self._found: FoundGuest | None = None
@@ -228,6 +229,17 @@ class _Work:
         """Let systemd not start the guest any more: it is as it was asked for."""
         if self._armed:
             timer.disarm(_unit("start", t.cast(FoundGuest, self._found).uuid))
+        self._armed = False
+
+    def is_reverted(self, _step: object = None) -> None:
+        """From now on nothing of this run starts the guest: removing files may take long, or fail."""
+        self._reverted = True
+        self._disarm()
+
+    def start_again(self, step: plan_snapshot_steps.StartAgain) -> None:
+        """Start the guest on the content of then."""
+        libvirt_snapshot.start(self.connection, step.uuid, step.guest)
+        self.is_reverted()
 
     def scheduled(self) -> list[Snapshot]:
         """The snapshots that were named by their time, with the one that this run takes."""
@@ -244,9 +256,9 @@ class _Work:
             yield
             self._disarm()
         except VirtError as error:
-            domain = libvirt_query.by_uuid(self.connection, found.uuid)
-            if not found.active or self.spec.state != "reverted":
+            if not found.active or self.spec.state != "reverted" or self._reverted:
                 raise
+            domain = libvirt_query.by_uuid(self.connection, found.uuid)
             if domain.isActive():
                 self._disarm()
                 raise
@@ -402,13 +414,15 @@ class _Work:
         """Go back with libvirt, which removes what was written since, and the guest's record of now."""
         domain = libvirt_query.by_uuid(self.connection, step.uuid)
         before = libvirt_query.found(domain)
-        files_snapshot.keep(step.thrown_away)
-        if before.active:
-            self._arm(step.uuid)
         try:
+            files_snapshot.keep((*step.thrown_away, *step.spared))
+            if before.active:
+                self._arm(step.uuid)
             libvirt_snapshot.revert(self.connection, step)
+            self.is_reverted()
         finally:
             files_snapshot.unkeep(step.thrown_away)  # of a file that is still there
+            files_snapshot.give_back(step.spared)
         with explained("record the snapshots of", step.guest):
             text = fields_record.document(parse(before.xml))
             definition.set_record(domain, text, text if domain.isActive() else None)
@@ -440,10 +454,13 @@ _DOERS: dict[type[plan_guest_steps.GuestStep], t.Callable[[t.Any, t.Any], object
     plan_snapshot_steps.CreateOverlay: lambda _work, step: files_snapshot.create_overlay(
         step.path, step.base, step.base_format
     ),
+    plan_snapshot_steps.DropName: lambda _work, step: files_snapshot.unkeep([(step.path, step.name)]),
+    plan_snapshot_steps.GiveBack: lambda _work, step: files_snapshot.give_back([(step.path, step.name)]),
     plan_snapshot_steps.PowerOff: Looked(
         lambda work, step: plan_revert.check_present(step, work.written(step.uuid)), _Work.power_off
     ),
     plan_snapshot_steps.PutBack: lambda _work, step: files_snapshot.put_back(step.copy, step.path),
     plan_snapshot_steps.Revert: Looked(_Work.can_revert, _Work.revert),
-    plan_snapshot_steps.StartAgain: lambda work, step: libvirt_snapshot.start(work.connection, step.uuid, step.guest),
+    plan_snapshot_steps.StartAgain: _Work.start_again,
+    plan_snapshot_steps.StayOff: _Work.is_reverted,
 }

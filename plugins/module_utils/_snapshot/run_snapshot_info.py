@@ -16,12 +16,13 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import run_sn
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space
 
 
-def read(connection: t.Any, names: t.Sequence[str] | None) -> dict[str, t.Any]:
-    """The guests with their snapshots, and warnings; without `names`, all guests that have snapshots."""
+def read(connection: t.Any, names: t.Sequence[str] | None, missing_ok: bool) -> dict[str, t.Any]:
+    """The guests with their snapshots, missing guests, and warnings; without `names`, all guests with snapshots."""
     domains = libvirt_query.of_all(connection, lambda domain: domain)
+    missing = sorted({*(names or ())}.difference(domain.name() for domain in domains))
+    plan_snapshot_info.check_found([] if missing_ok else missing)
     if names:
         domains = [domain for domain in domains if domain.name() in names]
-        plan_snapshot_info.check_found(sorted({*names}.difference(domain.name() for domain in domains)))
     guests, warnings = [], list[str]()
     for domain in domains:
         try:
@@ -34,7 +35,7 @@ def read(connection: t.Any, names: t.Sequence[str] | None) -> dict[str, t.Any]:
         if names or guest["snapshots"]:
             guests.append(guest)
             warnings += more
-    return {"guests": sorted(guests, key=lambda one: str(one["name"])), "warnings": warnings}
+    return {"guests": sorted(guests, key=lambda one: str(one["name"])), "missing": missing, "warnings": warnings}
 
 
 def _of_guest(connection: t.Any, domain: t.Any) -> tuple[dict[str, t.Any], list[str]]:

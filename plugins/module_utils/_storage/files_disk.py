@@ -90,6 +90,20 @@ def is_opened(path: str) -> bool:
         return False
 
 
+def opener(path: str, *, writes: bool = False) -> str | None:
+    """Who has the file open, in words, where no libvirt object of this host tells: perhaps a guest of another host.
+
+    With `writes`, only who writes it. None also if it is no file or may not be read.
+    """
+    start, length = (_WRITES, 1) if writes else (_LOCKS_START, _LOCKS_LENGTH)
+    with contextlib.suppress(OSError, Failed):
+        if os.path.isfile(path):
+            with open(path, "rb") as image:
+                if _is_locked(image.fileno(), path, start, length):
+                    return "a QEMU process, perhaps on another host,"
+    return None
+
+
 def keep_unwritten(path: str, stack: contextlib.ExitStack) -> bool:
     """Keep QEMU processes from writing to the image, as `locked_against_writers` does.
 

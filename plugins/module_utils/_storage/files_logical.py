@@ -11,20 +11,19 @@ import struct
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotMade
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_lvm, files_qemu_img
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import (
     CreateLogicalVolume,
     GrowLogicalVolume,
     GrowThinVolume,
-    owner_tag,
 )
-from ansible_collections.corral.virt.plugins.module_utils._system import command, durable
+from ansible_collections.corral.virt.plugins.module_utils._system import command, durable, locks
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _UNREADY = "corral.unready.from."
 _BLKZEROOUT = 0x127F
 _PIECE, _BLOCK = 256 * 1024**2, 4096
-_SECTORS_WRITTEN = 6  # of /sys/dev/block/*/stat
 
 
 def group(name: str) -> dict[str, t.Any] | None:
@@ -41,10 +40,10 @@ def create(step: CreateLogicalVolume, uuid: str) -> None:
     what = f"disk {volume.path} of {step.guest}"
     make(step.group, volume.name, volume.capacity_bytes, (owner_tag(uuid),), what, step.thin_pool)
     if volume.copy_of:
-        before = written(volume.copy_of)
+        before = locks.sectors_written(volume.copy_of)
         empty = bool(step.thin_pool)
         files_qemu_img.convert_onto(volume.copy_of, volume.path, from_format=step.copy_format, empty=empty)
-        if written(volume.copy_of) != before:
+        if locks.sectors_written(volume.copy_of) != before:
             raise Failed(
                 f"cannot copy {volume.copy_of} for {step.guest}: it was written while it was copied; shut down who "
                 "uses it, and run again"
@@ -104,15 +103,6 @@ def size_bytes(path: str) -> int:
     """The size of a block device."""
     with _opened(path, os.O_RDONLY) as device:
         return device.seek(0, os.SEEK_END)
-
-
-def written(path: str) -> str:
-    """How much was written to a device since it is there; empty for a file, which QEMU's locks protect."""
-    if not path.startswith("/dev/"):
-        return ""
-    number = os.stat(path).st_rdev
-    with open(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat", encoding="ascii") as told:
-        return told.read().split()[_SECTORS_WRITTEN]
 
 
 def zero(path: str, start: int, end: int) -> None:

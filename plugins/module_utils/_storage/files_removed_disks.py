@@ -96,10 +96,11 @@ class Quarantine:
         self.forget()
 
     def forget(self) -> None:
-        """Remove the note, and the folder if it is empty then."""
+        """Remove the note and what killed runs left beside it, and the folder if it is empty then."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.key + NOTE, dir_fd=self.place)
         os.fsync(self.place)
+        _tidy(self.directory)
         with contextlib.suppress(OSError):  # there are others
             os.rmdir(folder(self.directory))
             os.rmdir(os.path.dirname(folder(self.directory)))
@@ -209,7 +210,7 @@ def _write_note(stack: contextlib.ExitStack, quarantine: Quarantine) -> None:
     os.fsync(place)
 
 
-def tidy(directory: str) -> None:
+def _tidy(directory: str) -> None:
     """Remove notes that killed runs were still writing: their disks were not moved."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:  # there are none, or they are others'
         place = _place(stack, directory, make=False)

@@ -9,7 +9,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import explained, libvirt, opened
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 _RUNS = "/run/libvirt"
 
@@ -21,7 +21,7 @@ def users(path: str, uri: str = SYSTEM) -> list[str]:
     with opened(uri, readonly=True) as connection, explained("list pools and guests of", uri):
         known = [(f"pool {pool.name()}", [pool.XMLDesc()]) for pool in connection.listAllStoragePools()]
         known += [(f"guest {one.name()}", list(_documents(one))) for one in connection.listAllDomains()]
-    return [name for name, documents in known if any(brief.names(document, path) for document in documents)]
+    return [name for name, documents in known if any(stdlib_reader.names(document, path) for document in documents)]
 
 
 def _documents(domain: t.Any) -> t.Iterator[str]:

@@ -18,11 +18,11 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool im
     POOL_KIND,
     RawPoolHost,
 )
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 
 def _start(pool: t.Any, step: NounStep) -> None:
-    if brief.pool_source(pool.XMLDesc())[0] in DIRECTORIES:
+    if stdlib_reader.pool_source(pool.XMLDesc())[0] in DIRECTORIES:
         pool.build(0)  # mkdir
     with explained("start storage pool", step.ref.name, _ask_servers(pool)):
         pool.create()
@@ -37,7 +37,7 @@ def refresh(pool: t.Any, step: NounStep) -> None:
 
 def _ask_servers(pool: t.Any) -> str:
     """How to find out whether a pool's servers give what it needs; empty without servers."""
-    kind, servers = brief.pool_source(pool.XMLDesc())
+    kind, servers = stdlib_reader.pool_source(pool.XMLDesc())
     form = ASKED_BY.get(kind, "ping {0}")
     return "; ".join(f"ask {server} from this host ({form.format(server)})" for server in servers)
 

@@ -13,8 +13,8 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, NotMade, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stale_mounts import TIMEOUT_S, answers
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._system.stale_mounts import TIMEOUT_S, answers
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 CHUNK = 262144
 AT_HOLE = -3  # what recvFlags returns there
@@ -57,7 +57,7 @@ def refresh(connection: Connection, pool: str) -> None:
     """Refresh a pool: files may have come or gone behind libvirt's back."""
     found = active(connection, pool)
     with explained("read storage pool", pool):
-        directory = brief.directory(found.XMLDesc())
+        directory = stdlib_reader.directory(found.XMLDesc())
     if directory and has_files_here(connection.getURI()):
         check_answers(pool, directory)
     with explained("refresh storage pool", pool, f"mend what it stands on, or stop it (virsh pool-destroy {pool})"):
@@ -125,7 +125,7 @@ def path_in(connection: Connection, pool: str, name: str) -> str | None:
             found = connection.storagePoolLookupByName(pool)
             if found.isActive() and _has(found, name):
                 return t.cast(str, found.storageVolLookupByName(name).path())
-            directory = brief.directory(found.XMLDesc())
+            directory = stdlib_reader.directory(found.XMLDesc())
     except NotFound:
         return None
     return os.path.join(directory, name) if directory else None
@@ -162,7 +162,7 @@ def _files(pool: t.Any) -> list[str]:
     """The files of a pool of this machine that has more volumes than libvirt lists; empty for all other pools."""
     if pool.numOfVolumes() <= _LISTED or not has_files_here(pool.connect().getURI()):
         return []
-    directory = brief.directory(pool.XMLDesc())
+    directory = stdlib_reader.directory(pool.XMLDesc())
     with os.scandir(directory or os.curdir) as entries:
         return [entry.path for entry in entries if directory]
 
@@ -386,7 +386,7 @@ def _is_in_pool(connection: Connection, path: str) -> bool:
     """True if an active pool has the path's directory."""
     with explained("list the storage pools of", connection.getURI()):
         active = connection.listAllStoragePools(libvirt.VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE)
-        directories = [brief.directory(pool.XMLDesc()) for pool in active]
+        directories = [stdlib_reader.directory(pool.XMLDesc()) for pool in active]
     return os.path.normpath(os.path.dirname(path)) in map(os.path.normpath, filter(None, directories))
 
 

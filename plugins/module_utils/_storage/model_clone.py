@@ -31,6 +31,7 @@ class Use:
     target: str | None = None  # where the running guest writes it (vda); None: beneath another image, or read-only
     # its definition without what that says the file stands on
     forget_xml: str | None = dataclasses.field(default=None, repr=False)
+    seen: str = dataclasses.field(default="", repr=False)  # the digest of its definition as it is
 
     @property
     def busy(self) -> bool:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os.path
 import shlex
 import typing as t
@@ -121,12 +122,13 @@ def uses(
 
     A guest that is off and has a managed save still uses what it ran with.
     """
+    seen = _digest(guest.xml) if forget_xml else ""
     if targets:
-        return [Use(guest.name, guest.uuid, "running", target, forget_xml) for target in targets]
+        return [Use(guest.name, guest.uuid, "running", target, forget_xml, seen) for target in targets]
     if not is_stored:
         return []
     saved = not guest.active and "managed_save" in managed_state()
-    return [Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget_xml)]
+    return [Use(guest.name, guest.uuid, "saved" if saved else "off", None, forget_xml, seen)]
 
 
 def found(wanted: CloneSpec, hidden: str, host: CloneHost) -> FoundDisk:
@@ -368,7 +370,30 @@ def _forgotten(wanted: CloneSpec, found: FoundDisk) -> list[CloneStep]:
     """Steps that take the backing file out of definitions, before the disk changes: they are then right before and
     after.
     """
-    return [Forget(wanted.path, use.guest, use.forget_xml) for use in found.uses if use.forget_xml]
+    steps = [Forget(wanted.path, use.guest, use.uuid, use.seen, use.forget_xml) for use in found.uses if use.forget_xml]
+    return [*dict.fromkeys(steps)]  # a guest may have it as several disks
+
+
+def _digest(xml: str) -> str:
+    return hashlib.sha256(xml.encode()).hexdigest()
+
+
+def check_as_read(step: Forget, now: str | None) -> None:
+    """Raise Refused if the guest has another definition `now`, or none: nothing is rolled back."""
+    if now is None or _digest(now) != step.seen:
+        reason = "somebody has changed its definition" if now else "it was removed or moved away"
+        raise Refused(
+            f"cannot define {step.guest} without the backing file of {step.path}: {reason} since this run has read it, "
+            "so guest and disk are left as they are; run again"
+        )
+
+
+def another_run(path: str, guest: str) -> str:
+    """The error for a run that finds another one at work on the guest that has the disk."""
+    return (
+        f"cannot change disk {path}: another run works on the disks of {guest}, or migrates it; wait for that run, and "
+        "run again"
+    )
 
 
 def _writer(verb: str, found: FoundDisk) -> Use | None:

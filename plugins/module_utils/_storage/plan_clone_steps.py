@@ -61,7 +61,7 @@ class Grow(_Sized):
 
 
 class Shrink(Grow):
-    """Cut off its end."""
+    """Cut off the end of a disk that nobody has open."""
 
     template = "shrink disk {0.path} to {0.size}"
 
@@ -78,12 +78,18 @@ class GrowLive(_Sized):
 
 @dataclasses.dataclass(frozen=True)
 class Forget(CloneStep):
-    """Take out of a definition what it says the disk stands on: the disk itself says it, and will say something
-    else.
-    """
+    """Take the backing file of a disk out of a definition: the disk itself names it, and is about to get another."""
 
     template = "define {0.guest} (the backing file of {0.path} is read from the disk)"
+    look: t.ClassVar[Look | None] = Look(
+        at="UUID, and the whole stored definition",
+        holds="the guest's lock on this host",
+        leaves="the guest as others have changed it, and the disk on its backing file",
+        by=("uuid", "seen"),
+    )
     guest: str
+    uuid: str
+    seen: str  # the digest of its definition in the plan
     xml: str = dataclasses.field(repr=False)
 
 
@@ -105,7 +111,7 @@ class Flatten(CloneStep):
 
 @dataclasses.dataclass(frozen=True)
 class Pull(CloneStep):
-    """The same, by the running guest."""
+    """Flatten a disk of a running guest with a block job."""
 
     template = "flatten disk {0.path} while {0.guest} runs"
     doing = "flattening"

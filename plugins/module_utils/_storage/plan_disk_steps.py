@@ -38,7 +38,7 @@ class _OfVolume(GuestStep):
 
     @property
     def path(self) -> str:
-        """Its path."""
+        """The path of the volume."""
         return self.volume.path
 
 
@@ -59,11 +59,6 @@ class CreateVolume(_OfVolume):
         if volume.backing_path:
             return f"{what}, on {volume.backing_path})"
         return f"{what}, copy of {volume.copy_of})" if volume.copy_of else f"{what})"
-
-
-def owner_tag(guest_uuid: str) -> str:
-    """The LVM tag of a logical volume that is made for a guest."""
-    return f"corral.guest.{guest_uuid}"
 
 
 @dataclasses.dataclass(frozen=True)

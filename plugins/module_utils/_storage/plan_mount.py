@@ -518,7 +518,7 @@ _SHOWN = {"src": "What", "fstype": "Type", "options": "Options"}
 
 
 def _changes(spec: MountSpec, unit: UnitFile, found: Mounted | None, host: MountHost) -> t.Iterator[Change]:
-    """Of the unit's settings, of what is open, and of what is mounted."""
+    """Changes of the unit's settings, of what is open, and of what is mounted."""
     before, gone = unit.text or "", "" if spec.absent else _text(spec, unit)
     after = before if spec.closed else gone
     for field, key in _SHOWN.items():

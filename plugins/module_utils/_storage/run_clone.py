@@ -13,7 +13,11 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core import changes
 from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers import asked, asked_of, forget
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate, Looked
-from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host, xml_sources
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    libvirt_query,
+    xml_host,
+    xml_sources,
+)
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import definition
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_disk,
@@ -34,6 +38,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_clone i
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.run_disposal import Disposal
 from ansible_collections.corral.virt.plugins.module_utils._system import durable, free_space, timer, work_directory
+from ansible_collections.corral.virt.plugins.module_utils._system import locks as guest_locks
 from ansible_collections.corral.virt.plugins.module_utils._system.model_free_space import FreeSpace, reserve_of
 from ansible_collections.corral.virt.plugins.module_utils._system.progress import Progress, Tell
 
@@ -116,6 +121,9 @@ def _plan(wanted: CloneSpec, image: _Image | None, host: _Host) -> plan_clone.Cl
     return plan_clone.plan(wanted, plan_clone.found(wanted, files_disk.hidden(wanted.path), host))
 
 
+_OF_GUESTS = (plan_clone_steps.Forget, plan_clone_steps.Pull)  # steps that a move of the guest must not cross
+
+
 def _done(
     host: _Host,
     wanted: CloneSpec,
@@ -130,6 +138,8 @@ def _done(
     work_directory.tidy(wanted)
     forget(host)
     plan = _plan(wanted, image, host)
+    for guest in dict.fromkeys(step.guest for step in plan.steps if isinstance(step, _OF_GUESTS)):
+        locks.enter_context(guest_locks.locked(guest, plan_clone.another_run(wanted.path, guest)))
     tell = progress or locks.enter_context(Progress(work_directory.path(wanted, "progress")))
     gate.run(plan.steps, _Work(host.connection, wanted, plan.size_bytes or 0, tell).do)
     if plan.steps:
@@ -155,15 +165,15 @@ def _raw_disk_files(connection: t.Any) -> frozenset[str]:
 def _uses(connection: t.Any, path: str) -> tuple[Use, ...]:
     """The guests of this host that use a file, anywhere in a backing chain."""
     found: list[Use] = []
-    located = functools.partial(libvirt_storage.path_in, connection)
+    located, resolved = functools.partial(libvirt_storage.path_in, connection), os.path.realpath
     for guest in libvirt_query.of_all(connection, libvirt_query.found):
-        live_links = xml_sources.links(guest.live_xml, located) if guest.live_xml else []
+        live_links = xml_sources.links(guest.live_xml, located, resolved) if guest.live_xml else []
         found += plan_clone.uses(
             guest,
             [link.target for link in live_links if link.path == path],
-            is_stored=any(link.path == path for link in xml_sources.links(guest.xml, located)),
+            is_stored=any(link.path == path for link in xml_sources.links(guest.xml, located, resolved)),
             managed_state=functools.partial(libvirt_query.managed_state, connection, guest.uuid),
-            forget_xml=xml_sources.without_below(guest.xml, path, located) if guest.persistent else None,
+            forget_xml=xml_sources.without_below(guest.xml, path, located, resolved) if guest.persistent else None,
         )
     return tuple(found)
 
@@ -261,6 +271,12 @@ def _copy(work: _Work, step: plan_clone_steps.Copy) -> None:
             work.do(resize)
 
 
+def _look_at_guest(work: _Work, step: plan_clone_steps.Forget) -> None:
+    """Check that the guest is still defined as it was read: reading the disks took its time."""
+    found = libvirt_query.stored(work.connection, step.uuid)
+    plan_clone.check_as_read(step, found.xml if found and found.persistent else None)
+
+
 def _rebase(work: _Work, step: plan_clone_steps.RebaseDisk) -> None:
     base = step.base
     files_qemu_img.rebase(step.path, base.path, base_format=base.format, progress=work.progress(step))
@@ -300,7 +316,9 @@ _DOERS: dict[type[plan_clone_steps.CloneStep], t.Callable[[_Work, t.Any], object
     plan_clone_steps.GrowLive: lambda work, step: libvirt_blockjob.grow(
         libvirt_query.by_uuid(work.connection, step.uuid), step.target, step.size_bytes
     ),
-    plan_clone_steps.Forget: lambda work, step: definition.define(work.connection, step.guest, step.xml),
+    plan_clone_steps.Forget: Looked(
+        _look_at_guest, lambda work, step: definition.define(work.connection, step.guest, step.xml)
+    ),
     plan_clone_steps.RebaseDisk: _rebase,
     plan_clone_steps.Flatten: lambda work, step: files_qemu_img.rebase(step.path, None, progress=work.progress(step)),
     plan_clone_steps.Pull: _pull,

@@ -230,7 +230,6 @@ class Finishing:
                 sight = _sight(self.connection, found, ())
                 self.needed = plan_disposal.is_given_back(sight, returned=found.returned)
             yield
-            files_removed_disks.tidy(directory)
 
     def act(self) -> None:
         """Delete the disk, or give it back."""

@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._system import loop_devices
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 
 class Users:
@@ -166,7 +166,7 @@ def _unlisted(connection: t.Any) -> t.Iterator[str]:
     """The files of pools that libvirt's binding does not list, as their names are not UTF-8."""
     for pool in libvirt_query.pools(connection):
         with contextlib.suppress(OSError):
-            folder = brief.directory(pool["xml"]) if pool["active"] else None
+            folder = stdlib_reader.directory(pool["xml"]) if pool["active"] else None
             names = os.listdir(folder) if folder else []
             strange = [name for name in names if name.encode(errors="replace") != os.fsencode(name)]
             yield from (os.path.join(str(folder), name) for name in strange)
@@ -177,7 +177,8 @@ def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
 
     On another machine's libvirt only what definitions name. Devices are none: no file goes with them.
     """
-    located = functools.partial(libvirt_storage.path_in, connection)
+    here, located = is_here(connection.getURI()), functools.partial(libvirt_storage.path_in, connection)
+    resolved = os.path.realpath if here else os.path.normpath
     documents, made = [found.xml, *([found.live_xml] if found.live_xml else [])], list[str]()
     with contextlib.suppress(NotFound):
         domain = libvirt_query.by_uuid(connection, found.uuid)
@@ -186,8 +187,8 @@ def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:
             *kept, files_of_it = of_snapshot(xml)
             documents += kept
             made += sources(files_of_it, located)
-    tops = [link.path for xml in documents for link in links(xml, located) if link.target]
-    raw = {path for xml in documents for path in raw_sources(xml, located)} if is_here(connection.getURI()) else None
+    tops = [link.path for xml in documents for link in links(xml, located, resolved) if link.target]
+    raw = {path for xml in documents for path in raw_sources(xml, located)} if here else None
     return [[top, *_below(top, raw)] for top in dict.fromkeys((*tops, *made)) if not top.startswith("/dev/")]
 
 

@@ -5,17 +5,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
-from ansible_collections.corral.virt.plugins.module_utils._libvirt.stale_mounts import answers, filesystem
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_removal_notes, plan_removed_disks
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, Moment
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import DIRECTORY_POOLS, PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import boot
+from ansible_collections.corral.virt.plugins.module_utils._system.stale_mounts import answers, filesystem
 
 _ANSWER_S = 10
 
@@ -29,6 +30,7 @@ def now() -> Moment:
     return Moment(utc, boot_id, int(time.clock_gettime(time.CLOCK_BOOTTIME)))
 
 
+@functools.lru_cache(maxsize=2)  # guests of a call are those of one host, or move from one to another
 def host_uuid(connection: t.Any) -> str:
     """The UUID by which libvirt tells hosts apart; empty if it has none."""
     return str(xml_host.host(libvirt_query.capabilities(connection))["uuid"] or "")

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import stat
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
@@ -15,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import explained
 
 _PIECE = 1024 * 1024
+_SECTORS_WRITTEN = 6  # of /sys/dev/block/*/stat
 LOCK = ".lock"
 DISKS = "disks in use"  # a lock: exclusive while a disk is deleted, shared while existing ones are taken into use
 # Filesystems that several hosts see at once, as /proc/self/mounts names them.
@@ -48,6 +50,13 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
     return kind if kind in _SHARED else None
 
 
+def shared_mounts(mounts: str = "/proc/self/mounts") -> list[str]:
+    """Where shared filesystems are mounted."""
+    with open(mounts) as lines:
+        found = [line.split()[1:3] for line in lines]
+    return sorted({point.replace("\\040", " ") for point, kind in found if kind in _SHARED})
+
+
 def exists(path: str) -> bool:
     """True if the path exists on this host, also as a link; raises Failed if it cannot be inspected."""
     with explained(f"inspect {path}", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -62,6 +71,16 @@ def written_s(path: str) -> float | None:
         return os.stat(path).st_mtime
     except OSError:
         return None
+
+
+def sectors_written(path: str) -> str:
+    """How much was written to a device since it is there; empty for a file, which QEMU's locks protect."""
+    found = os.stat(path)
+    if not stat.S_ISBLK(found.st_mode):
+        return ""
+    number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    with open(f"/sys/dev/block/{number}/stat", encoding="ascii") as counters:
+        return counters.read().split()[_SECTORS_WRITTEN]
 
 
 def digest(path: str, length: int) -> str | None:

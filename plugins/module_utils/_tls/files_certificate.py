@@ -9,12 +9,18 @@ import typing as t
 
 try:
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 except ImportError:  # who reads certificates says so
     x509 = None  # type: ignore[assignment]
 
 CAN_READ = x509 is not None
+# What the library raises for a damaged certificate, or list of revoked ones.
+UNREADABLE: tuple[type[Exception], ...] = (
+    (ValueError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType)
+    if CAN_READ
+    else ()
+)
 
 
 def signed(certificate: t.Any, authority: str) -> bool:
@@ -39,11 +45,15 @@ def signed(certificate: t.Any, authority: str) -> bool:
 
 
 def parsed(content: bytes) -> t.Any:
-    """The certificate from PEM bytes; None if it is none."""
+    """The certificate from PEM bytes; None if it is none, or damaged."""
     try:
-        return x509.load_pem_x509_certificate(content)
-    except ValueError:
+        certificate = x509.load_pem_x509_certificate(content)
+        # The library looks at most parts only when they are asked for.
+        _parts = certificate.subject, certificate.issuer, certificate.extensions, certificate.public_key()
+        _algorithm = certificate.signature_hash_algorithm
+    except UNREADABLE:
         return None
+    return certificate
 
 
 def parsed_text(text: str) -> t.Any:

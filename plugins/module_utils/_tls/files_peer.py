@@ -22,6 +22,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import pr
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_credentials
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import (
     CAN_READ,
+    UNREADABLE,
     authority_key,
     extension,
     spelled,
@@ -65,7 +66,7 @@ def why(uri: str) -> str:
     place = urllib.parse.urlsplit(uri)
     host = place.hostname or ""
     checked = urllib.parse.parse_qs(place.query).get("no_verify", ["0"])[-1] == "0"
-    with contextlib.suppress(ValueError, x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType):
+    with contextlib.suppress(*UNREADABLE):
         fault = files_credentials.fault(own) or _cause(host, place.port or LIBVIRT_TLS, own, checked=checked)
         return t.cast(str, printable(fault))
     return ""  # a certificate that cannot be read, here or there, or a port that is no number

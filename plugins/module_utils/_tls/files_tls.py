@@ -102,7 +102,7 @@ def read(identity: Identity, root: str, *, trust: Trust) -> FoundTls:
             one
             for file in files.values()
             if file.place.kind == "cert"
-            for one in each(contents[file.place.path].decode())[:1]
+            for one in each(contents[file.place.path].decode(errors="replace"))[:1]
         ),
         authorities=tuple(sorted(strangers)),
     )

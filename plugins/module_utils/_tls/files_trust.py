@@ -8,7 +8,12 @@ import datetime
 import re
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import CAN_READ, parsed_text
+from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import (
+    CAN_READ,
+    UNREADABLE,
+    parsed_text,
+    validity,
+)
 from ansible_collections.corral.virt.plugins.module_utils._tls.model_tls import Trust, TrustFaults
 
 try:
@@ -50,6 +55,7 @@ def trust(
         text="".join(now.values()),
         crl=crl,
         trusts={digest: called(parsed_text(pem)) for digest, pem in now.items()},
+        starts={digest: validity(parsed_text(pem))[0] for digest, pem in now.items()},
         signer=next(iter(now), ""),
         retired={digest: pem for digest, pem in gone.items() if digest not in now},
         refuses=tuple(sorted(serials or ())),
@@ -83,7 +89,7 @@ def _read_list(text: str) -> t.Any:
     """The CRL from PEM; None if it is none."""
     try:
         return x509.load_pem_x509_crl(text.encode())
-    except ValueError:
+    except UNREADABLE:
         return None
 
 

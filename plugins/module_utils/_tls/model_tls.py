@@ -152,6 +152,8 @@ class Trust:
     crl: str = ""  # PEM, of one CA or several
     # fingerprint (SHA-256, hex) -> name, of the CAs in `text`
     trusts: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # fingerprint -> first moment of its validity, UTC
+    starts: t.Mapping[str, datetime.datetime] = dataclasses.field(default_factory=dict)
     signer: str = ""  # fingerprint of the one that signs
     # fingerprint -> PEM, of CAs that a host may show, and loses
     retired: t.Mapping[str, str] = dataclasses.field(default_factory=dict)

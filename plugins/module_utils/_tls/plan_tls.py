@@ -169,6 +169,8 @@ def plan(
     for name, goal in wanted.items():
         if name in signed and goal.trust.crl and (forgotten := _unknown(goal, found[name])):
             raise Refused(f"cannot install the {name} certificates: {_shorter(forgotten)}; {_TAKE_OVER}")
+        if name in signed:
+            _refuse_future(goal, now)
     plans = [
         TlsPlan((Install(goal, signed[name]),)) if name in signed else decide(goal, found[name], now=now)
         for name, goal in wanted.items()
@@ -208,6 +210,8 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
     anew, trust = list(_changes(wanted, found, now)), list(_trust(wanted, found))
     if _unknown(wanted, found):
         trust = []  # what another controller revoked stays so: this one has yet to learn of it
+    if anew or trust:
+        _refuse_future(wanted, now)
     if anew:
         why = "missing" if not found.files else _why(anew)
         return TlsPlan((Request(wanted.identity, why),), (*anew, *trust))
@@ -215,6 +219,21 @@ def decide(wanted: TlsSpec, found: FoundTls, *, now: datetime.datetime) -> TlsPl
         return TlsPlan((SetTrust(wanted, _why(trust)),), tuple(trust))
     steps = tuple(_modes(wanted, found))
     return TlsPlan(steps, tuple(_mode_change(found.files[step.place.path], step) for step in steps))
+
+
+def _refuse_future(wanted: TlsSpec, now: datetime.datetime) -> None:
+    """Raises Refused for a CA that is not valid yet by this clock: libvirt and QEMU load no list with such a one."""
+    trust = wanted.trust
+    early = [
+        f"{trust.trusts[digest]} is valid from {start:%Y-%m-%d %H:%M} UTC on"
+        for digest, start in trust.starts.items()
+        if start > now
+    ]
+    if early:
+        raise Refused(
+            f"cannot let {wanted.common_name} trust the CAs of {wanted.identity.authority}: {', '.join(early)}, and "
+            f"the clock there says {now:%Y-%m-%d %H:%M}; set the clocks of this host and of the controller"
+        )
 
 
 def _unknown(wanted: TlsSpec, found: FoundTls) -> list[str]:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
@@ -41,6 +43,12 @@ def _check_name(name: object, *, what: str) -> str:
     if str(name).endswith(UNFINISHED) or str(name).startswith(".corral"):
         raise BadInput(f"{what}: names that begin with '.corral' or end in '{UNFINISHED}' are the collection's own")
     return str(name)
+
+
+def check_users_of(paths: t.Iterable[str]) -> None:
+    """Raise BadInput with all that are not absolute paths."""
+    if bad := [f"users_of: {path!r} is not an absolute path" for path in paths if not path.startswith("/")]:
+        raise BadInput(bad)
 
 
 _PATH = {"type": "path"}

@@ -39,14 +39,6 @@ class CloneSource:
     encrypted: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class PoolSight:
-    """The pool of a volume."""
-
-    type: str
-    available_bytes: int
-
-
 Verb = t.Literal["create", "delete", "resize", "upload", "download", "clone", "back", "encrypt"]
 
 

@@ -31,15 +31,22 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.fields_volume 
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
     POOLS,
     CloneSource,
-    PoolSight,
     PoolVolumes,
     SourceFile,
     Verb,
 )
 
 _CYLINDER_KIB = 16 * 255 // 2  # at most: heads x sectors of 512 bytes
-_EXTENT_KIB = 4096  # LVM's default
 Findings = t.Iterator[t.Union[VirtError, str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolSight:
+    """The pool of a volume."""
+
+    type: str
+    available_bytes: int
+    extent_bytes: int = 4 * 1024**2  # of a volume group: LVM's default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +70,8 @@ class Resize(NounStep):
     """Change the size that a guest sees; shrinking loses what is behind the new end."""
 
     look: t.ClassVar[Look | None] = Look(
-        at="inode and birth of the file; who uses it: guests, volumes on top of it, loop devices",
+        at="inode and birth of the file; who uses it: guests, volumes on top of it, loop devices; QEMU's locks, "
+        "also of other hosts",
         holds="the lock of disks: no run of this collection takes an existing disk into use",
         leaves="the volume as it is; its user",
         by=("identity",),
@@ -129,7 +137,7 @@ class VolumeHost(t.Protocol):
         """The volume to clone; None if there is none."""
 
     def user(self, path: str) -> str | None:
-        """Who has the volume as a disk, or stands on it, in words."""
+        """Who has the volume as a disk, stands on it, or has it open, perhaps on another host, in words."""
 
     def taker(self, path: str) -> str | None:
         """Who must not notice a new size: all but a guest that is off, without saved state or snapshots in it, whose
@@ -137,7 +145,7 @@ class VolumeHost(t.Protocol):
         """
 
     def writer(self, path: str) -> str | None:
-        """The running guest that has the volume as a disk."""
+        """The running guest that has the volume as a disk, or a process that writes it, perhaps on another host."""
 
     def identity(self, path: str) -> tuple[str | None, FileIdentity | None]:
         """libvirt's key of the volume, and which file it is."""
@@ -217,8 +225,9 @@ def _capacity_kib(case: Case, *, has_content: bool) -> int | None:
 def _is_size(case: Case, has_kib: int, wanted_kib: int) -> bool:
     """True if a volume has the size; that of a VHD is rounded up to a cylinder, that of an LV to an extent."""
     step_kib = _CYLINDER_KIB if case.stored.before.get("format") == "vpc" else 1
-    if case.host.pool().type == "logical":
-        step_kib = _EXTENT_KIB
+    pool = case.host.pool()
+    if pool.type == "logical":
+        step_kib = pool.extent_bytes // 1024
     return 0 <= has_kib - wanted_kib < step_kib
 
 

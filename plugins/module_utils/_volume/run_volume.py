@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.cached_answers i
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import NotMade
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Looked
 from ansible_collections.corral.virt.plugins.module_utils._core.object_ref import Ref
-from ansible_collections.corral.virt.plugins.module_utils._core.uri import is_here, is_system
+from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here, is_here, is_system
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query, xml_host
 from ansible_collections.corral.virt.plugins.module_utils._domain.plan_snapshot_names import named
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources import sources
@@ -22,7 +22,9 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api impo
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import NounStep
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_disk,
     files_header,
+    files_logical,
     files_qemu_img,
     libvirt_storage,
     run_disposal,
@@ -40,13 +42,13 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.libvirt_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
     VOLUME_KIND,
     CloneSource,
-    PoolSight,
     SourceFile,
 )
 from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
     Delete,
     Fill,
     Finish,
+    PoolSight,
     Resize,
     Save,
     check_new,
@@ -70,9 +72,10 @@ class _Host:
     @asked
     def pool(self) -> PoolSight:
         xml = libvirt_storage.pool_xml(self._connection, self._pool)
-        return PoolSight(
-            str(xml_host.pool(xml)["type"]), libvirt_storage.active(self._connection, self._pool).info()[3]
-        )
+        kind, free = str(xml_host.pool(xml)["type"]), libvirt_storage.active(self._connection, self._pool).info()[3]
+        is_group = kind == "logical" and has_files_here(self._connection.getURI())
+        group = files_logical.group(xml_host.volume_group(xml) or self._pool) if is_group else None
+        return PoolSight(kind, free, group["extent_bytes"]) if group else PoolSight(kind, free)
 
     @asked
     def source(self, path: str) -> SourceFile:
@@ -90,7 +93,7 @@ class _Host:
 
     @asked
     def user(self, path: str) -> str | None:
-        return run_file_users.users(self._connection).of(path)
+        return _user(self._connection, path)
 
     @asked
     def taker(self, path: str) -> str | None:
@@ -148,8 +151,18 @@ def _size_bytes(connection: Connection, ref: Ref) -> int:
         return int(xml_host.volume(VOLUME_TYPE.named(connection, ref).XMLDesc())["physical_bytes"])
 
 
+def _opener(connection: Connection, path: str, *, writes: bool = False) -> str | None:
+    """Who has a file of this machine open, perhaps on another one that shares the filesystem."""
+    return files_disk.opener(path, writes=writes) if is_here(connection.getURI()) else None
+
+
+def _user(connection: Connection, path: str) -> str | None:
+    """Who uses a volume."""
+    return run_file_users.users(connection).of(path) or _opener(connection, path)
+
+
 def _writer(connection: Connection, path: str) -> str | None:
-    """The running guest that has the volume as a disk."""
+    """The running guest that has the volume as a disk, or a process that writes it."""
 
     def located(pool: str, volume: str) -> str:
         return libvirt_storage.path_in(connection, pool, volume) or volume
@@ -162,7 +175,7 @@ def _writer(connection: Connection, path: str) -> str | None:
     for name, xml in libvirt_query.of_all(connection, guest):
         if xml and real(path) in map(real, sources(xml, located)):
             return f"guest {name} (running)"
-    return None
+    return _opener(connection, path, writes=True)
 
 
 def _original(connection: Connection, pool: str, name: str) -> CloneSource | None:
@@ -197,7 +210,8 @@ def _taker(connection: Connection, path: str) -> str | None:
         return next(filter(None, inside))
     user = run_file_users.users(connection).of(path)
     owners = [uuid for uuid in libvirt_query.of_all(connection, lambda one: _off_owner(connection, one, path)) if uuid]
-    return run_file_users.users(connection, but=owners[0]).of(path) if user and owners else user
+    other = run_file_users.users(connection, but=owners[0]).of(path) if user and owners else user
+    return other or _opener(connection, path)
 
 
 def _snapshots_inside(connection: Connection, domain: t.Any, path: str) -> str | None:
@@ -212,7 +226,7 @@ def _snapshots_inside(connection: Connection, domain: t.Any, path: str) -> str |
 
 
 def _off_owner(connection: Connection, domain: t.Any, path: str) -> str | None:
-    """The UUID of such a guest."""
+    """The UUID of a guest that is off and has the volume as a disk."""
 
     def located(pool: str, volume: str) -> str:
         return libvirt_storage.path_in(connection, pool, volume) or volume
@@ -297,7 +311,7 @@ def _finish(connection: Connection, _spec: Spec, step: Finish) -> None:
 
 def _fill(connection: Connection, spec: Spec, step: Fill) -> None:
     path = VOLUME_TYPE.named(connection, step.ref).path()
-    check_unused(step.ref, "fill", run_file_users.users(connection).of(path))
+    check_unused(step.ref, "fill", _user(connection, path))
     before = _content(spec)
     with _progress(spec) as tell, os_errors.explained(f"read {step.source}", step.source):
         libvirt_volume.upload(connection, step.ref, step.source, lambda done, total: tell("upload", done, total))

@@ -8,9 +8,9 @@ import re
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
-from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import (
     Flag,
+    Index,
     Items,
     Row,
     Table,

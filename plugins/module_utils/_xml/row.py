@@ -16,7 +16,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.changes import C
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._core.list_item import Item
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_of
-from ansible_collections.corral.virt.plugins.module_utils._xml.index import Index, Mark
 from ansible_collections.corral.virt.plugins.module_utils._xml.kind import ALIAS, TEXT, Kind
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import Element, child, drop, make, parse, resolve
 
@@ -39,6 +38,7 @@ __all__ = [
 
 ANY: tuple[t.Any, ...] = ()  # of what a field depends on: that it is there is enough
 Values = t.Mapping[str, t.Any]
+Mark = t.Hashable  # one thing that an entry is known by: its name, its address
 
 
 def every(table: Table, where: str = "") -> t.Iterator[tuple[str, str, Row]]:
@@ -206,6 +206,45 @@ class Many(Row):
 
 
 Table = t.Mapping[str, Row]
+
+
+class Index:
+    """The entries of a list by their marks, found at once, however many there are. Of equal marks the first counts."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Mark, dict[Element, None]] = {}
+        self._marks: dict[Element, tuple[Mark, ...]] = {}
+        self._numbers: dict[str, int] = {}  # below them, no mark of a series is free
+
+    def put(self, entry: Element, marks: t.Iterable[Mark]) -> None:
+        """Add an entry, or replace its marks."""
+        kept = tuple(marks)
+        if self._marks.get(entry) == kept:
+            return
+        self.drop(entry)
+        self._marks[entry] = kept
+        for mark in kept:
+            self._entries.setdefault(mark, {})[entry] = None
+
+    def drop(self, entry: Element) -> None:
+        """Forget an entry."""
+        for mark in self._marks.pop(entry, ()):
+            self._entries.get(mark, {}).pop(entry, None)
+            if not self._entries.get(mark):
+                self._entries.pop(mark, None)
+            self._numbers.clear()
+
+    def find(self, marks: t.Iterable[Mark]) -> Element | None:
+        """The entry with the first of these marks that any entry has, or None."""
+        return next((next(iter(self._entries[mark])) for mark in marks if mark in self._entries), None)
+
+    def first_free(self, series: str, nth: t.Callable[[int], Mark]) -> int:
+        """The least number whose mark in the series no entry has."""
+        number = self._numbers.get(series, 0)
+        while nth(number) in self._entries:
+            number += 1
+        self._numbers[series] = number
+        return number
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,6 +29,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_certificate import (
+    UNREADABLE,
     is_authority,
     parsed_text,
     signed,
@@ -43,8 +44,9 @@ from ansible_collections.corral.virt.plugins.plugin_utils._authority.authority_r
     Records,
     Revoke,
     TakeOver,
+    revocation,
 )
-from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import ANEW, Pair, Pairs
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import ANEW, Pair, Pairs, pem_text
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.signed_certificates import (
     Clock,
     SignedCertificates,
@@ -99,7 +101,7 @@ class _Held:
         """Read one list (PEM) of these hosts; a list that none of these CAs signed is ignored."""
         try:
             found = x509.load_pem_x509_crl(text.encode())
-        except ValueError:
+        except UNREADABLE:
             return  # whose ever it is, no CA's
         for pair in pairs:
             if not found.is_signature_valid(parsed_text(pair.certificate).public_key()):
@@ -258,8 +260,8 @@ class Authorities:
             if not _is_open(path):
                 return
             opened = _ca.CertificateAuthority(
-                (path.parent / "ca-cert.pem").read_text(),
-                path.read_text(),
+                pem_text(path.parent / "ca-cert.pem"),
+                pem_text(path),
                 passphrase=None,
                 named=f"the CA in {path.parent}",
             )
@@ -372,6 +374,15 @@ class Authorities:
         with self._records.locked():
             self._write_off(one.serial, one.issuer, one.subject, self._clock())
 
+    def records_of(self, steps: t.Sequence[Revoke]) -> dict[str, dict[str, str]]:
+        """What the records will say of these revocations, by serial."""
+        now = self._clock()
+        return {one.serial: revocation(one.issuer, one.subject, now) for one in (step.certificate for step in steps)}
+
+    def assume_revoked(self, entries: t.Mapping[str, dict[str, str]]) -> None:
+        """In check mode, treat these revocations as written."""
+        self._records.assume(entries)
+
     def _write_off(self, serial: str, issuer: str, subject: str, since: datetime.datetime) -> None:
         """Record a revocation, unless another run has done so, and remove the certificate's file."""
         if serial not in self._records.revoked():
@@ -428,7 +439,9 @@ class Authorities:
 
     def assume(self, held: HeldRevocations) -> None:
         """In check mode, treat these revocations as taken over."""
-        self._records.assume(held.steps, held.lists)
+        self._records.assume(
+            {one.serial: revocation(one.issuer, one.subject, one.since) for one in held.steps}, held.lists
+        )
 
     def adopt(self, authority: str, crl: str, *, host: str = "") -> HeldRevocations:
         """Take over revocations from a host's list that a CA of this authority signed for another controller."""
@@ -485,9 +498,15 @@ class Authorities:
         off = self._signed.distrusted(authority, [pair], issued)
         entries.update({one.serial: (one.not_after - _ca.LIFE).isoformat() for one in off})
         kept = self._records.crl(digest)
-        if kept is not None and refused(kept) == sorted(entries, key=lambda serial: int(serial, 16)):
+        listed = refused(kept) if kept and each(kept, "X509 CRL") else None
+        if kept and listed == sorted(entries, key=lambda serial: int(serial, 16)):
             return kept
         if not self._cas.can_sign(pair):
+            if kept is not None and listed is None:
+                place = self._directory / f"crl/{digest}.pem"
+                raise Refused(
+                    f"cannot read {place}, the list of certificates that {pair.place} has revoked; restore it"
+                )
             return kept or ""
         lines = [
             _ca.Revoked(int(serial, 16), datetime.datetime.fromisoformat(since)) for serial, since in entries.items()

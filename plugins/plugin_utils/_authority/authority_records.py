@@ -18,6 +18,7 @@ from pathlib import Path
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Refused
 from ansible_collections.corral.virt.plugins.module_utils._core.step import Step
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.ca import pem_text
 from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
 
 
@@ -46,12 +47,13 @@ class Issued:
 
     @classmethod
     def of(cls, path: Path, text: bytes) -> Issued | None:
-        """The certificate from the JSON line of its file; None if the file has none, as an earlier version wrote it."""
-        if not text.startswith(b"{"):
+        """The certificate from the JSON line of its file; None if that is damaged, or an earlier version wrote none."""
+        try:
+            fields = json.loads(text.split(b"\n", 1)[0])
+            ends = datetime.datetime.fromisoformat(fields["not_after"])
+            return cls(**{**fields, "path": path, "names": tuple(fields["names"]), "not_after": ends})
+        except (ValueError, KeyError, TypeError):
             return None
-        fields = json.loads(text.split(b"\n", 1)[0])
-        ends = datetime.datetime.fromisoformat(fields["not_after"])
-        return cls(**{**fields, "path": path, "names": tuple(fields["names"]), "not_after": ends})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,18 +153,12 @@ class Records:
     def crl(self, digest: str) -> str | None:
         """A CA's last list of revoked certificates (PEM); None if there is none yet."""
         path = self.directory / f"crl/{digest}.pem"
-        return self._assumed_lists.get(digest) or (path.read_text() if path.exists() else None)
+        return self._assumed_lists.get(digest) or (pem_text(path) if path.exists() else None)
 
-    def assume(self, revoked: t.Iterable[TakeOver], lists: t.Mapping[str, str]) -> None:
-        """In check mode, treat these revocations and lists as written."""
-        self._assumed.update(
-            {
-                one.serial: _entry(one.issuer, one.subject, one.since)
-                for one in revoked
-                if one.serial not in self._assumed
-            }
-        )
-        self._assumed_lists.update(lists)
+    def assume(self, revoked: t.Mapping[str, dict[str, str]], lists: t.Mapping[str, str] | None = None) -> None:
+        """In check mode, treat these revocations (by serial) and lists as written."""
+        self._assumed = {**revoked, **self._assumed}
+        self._assumed_lists.update(lists or {})
 
     def host(self, name: str) -> dict[str, t.Any]:
         """The record of a host; empty if there is none, or if it cannot be read."""
@@ -174,7 +170,7 @@ class Records:
 
     def revoke(self, serial: str, issuer: str, subject: str, *, now: datetime.datetime) -> None:
         """Write down that a certificate is revoked."""
-        self.write(f"revoked/{serial}.json", json.dumps(_entry(issuer, subject, now)).encode() + b"\n")
+        self.write(f"revoked/{serial}.json", json.dumps(revocation(issuer, subject, now)).encode() + b"\n")
 
     def write(self, name: str, content: bytes) -> None:
         """Replace a file of the directory."""
@@ -183,5 +179,6 @@ class Records:
         files_tls.write(path, content, mode=0o644)
 
 
-def _entry(issuer: str, subject: str, since: datetime.datetime) -> dict[str, str]:
+def revocation(issuer: str, subject: str, since: datetime.datetime) -> dict[str, str]:
+    """The record of a revocation."""
     return {"issuer": issuer, "subject": subject, "since": since.replace(microsecond=0).isoformat()}

@@ -37,6 +37,7 @@ LIFE = datetime.timedelta(days=3650)
 SKEW = datetime.timedelta(days=1)  # a host's clock may be behind
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PURPOSES = {"server": "SERVER_AUTH", "client": "CLIENT_AUTH"}
+_LOOK = "find out what answers on that host, as virt_tls sends a better one"
 
 
 class Revoked(t.NamedTuple):
@@ -148,11 +149,12 @@ class CertificateAuthority:
         try:
             csr = x509.load_pem_x509_csr(request.encode())
         except ValueError as error:
-            raise Refused(f"cannot sign for {wanted.common_name}: it did not send a request in PEM") from error
+            raise Refused(f"cannot sign for {wanted.common_name}: it did not send a request in PEM; {_LOOK}") from error
         public, issuer = csr.public_key(), self._certificate
         if not csr.is_signature_valid or not isinstance(public, rsa.RSAPublicKey) or public.key_size < KEY_BITS:
             raise Refused(
-                f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits"
+                f"cannot sign for {wanted.common_name}: its request is not signed by an RSA key of {KEY_BITS} bits; "
+                f"{_LOOK}"
             )
         end = validity(issuer)[1]
         until = min(now + datetime.timedelta(days=days), end)
@@ -253,6 +255,11 @@ def _text(certificate: t.Any) -> bytes:
     return t.cast(bytes, certificate.public_bytes(serialization.Encoding.PEM))
 
 
+def pem_text(path: Path) -> str:
+    """The text of a PEM file; bytes that are no text, as in a damaged file, are replaced."""
+    return path.read_bytes().decode(errors="replace")
+
+
 ANEW = "move the directory away to start over (replace_authority: true then issues new certificates to every host)"
 
 
@@ -291,7 +298,7 @@ class Pairs:
         return sorted(found, key=lambda folder: int(folder.name))
 
     def _kept(self, folder: Path, *, shared: bool) -> Pair:
-        named, path, text = f"the CA in {folder}", folder / "ca-key.pem", (folder / "ca-cert.pem").read_text()
+        named, path, text = f"the CA in {folder}", folder / "ca-key.pem", pem_text(folder / "ca-cert.pem")
         certificate = parsed(text.encode())
         if certificate is None:
             raise Refused(f"cannot use {named}: its certificate cannot be read; restore it")
@@ -305,7 +312,7 @@ class Pairs:
                     f"cannot use {named}: others can read ca-key.pem ({mode:04o}); if nobody has, chmod 0600 it, else "
                     f"{ANEW}"
                 )
-            return path.read_text()
+            return pem_text(path)
 
         generation = Generation(fingerprint(certificate), files_tls.describe(certificate).not_after, shared=shared)
         return Pair(generation, text, named, key)

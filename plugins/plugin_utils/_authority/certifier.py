@@ -63,13 +63,18 @@ class Certifier:
     # what all hosts hold, of which the directory has seen these; None: nobody can be asked
     held: t.Callable[[t.Collection[str]], contextlib.AbstractContextManager[Survey]] | None = None
     warn: t.Callable[[str], None] = lambda _sentence: None
+    # the run's note of revocations, by serial, that check mode has planned
+    planned: t.Callable[[], contextlib.AbstractContextManager[Variables]] = lambda: contextlib.nullcontext({})
 
     @property
     def authorities(self) -> Authorities:
-        """The controller's authorities."""
+        """The controller's authorities; in check mode with the revocations that this run has planned."""
         retired = self.params["retired_ca_certificates"] or ""
-        passphrase, texts = self.params["ca_passphrase"], given(self.params)
-        return Authorities(self.params["ca_dir"], given=texts, passphrase=passphrase, retired=retired, clock=self.clock)
+        passphrase, texts, place = self.params["ca_passphrase"], given(self.params), self.params["ca_dir"]
+        found = Authorities(place, given=texts, passphrase=passphrase, retired=retired, clock=self.clock)
+        with contextlib.ExitStack() as stack:
+            self.gate.rehearse(lambda: found.assume_revoked(stack.enter_context(self.planned())))
+        return found
 
     def certify(self, *, check: t.Callable[[], None]) -> Variables:
         """Issue certificates: one call of the module if there is nothing to sign, else two or more.
@@ -193,6 +198,7 @@ class Certifier:
                 names = [params["name"]]
             steps = self._revocable(authorities, names)
             self.gate.run(steps, authorities.revoke)
+            self.gate.rehearse(lambda: stack.enter_context(self.planned()).update(authorities.records_of(steps)))
         changes = [
             _changes.Change(f"{step.certificate.holder}.{step.certificate.serial}", "valid", "revoked")
             for step in steps
@@ -303,7 +309,7 @@ class Certifier:
         )
 
     def _lives(self, authorities: Authorities) -> Variables:
-        """The dates that _authority/signed_certificates.py needs for its warnings."""
+        """The dates that _report/expiry_warnings.py needs."""
         ends = {name: end.strftime("%Y-%m-%dT%H:%M:%SZ") for name, end in authorities.ends().items()}
         return {"authorities": ends, "renew_before": self.params["renew_before"]}
 

@@ -52,8 +52,7 @@ class HeldLists:
         self._known = [*variables.get("groups", {}).get("all", [])]
         self._wanted = {*(params["hypervisors"] or ()), *(variables.get("ansible_play_hosts_all") or ()), here}
         self._pki_dir = params["pki_dir"]
-        of = f"{params['ca_dir']} {params['ca_certificate'] or ''} {params['qemu_ca_certificate'] or ''}"
-        self._note = hashlib.sha256(of.encode()).hexdigest()
+        self._note = _note_of(params)
 
     @contextlib.contextmanager
     def survey(self, recorded: t.Collection[str]) -> t.Iterator[Survey]:
@@ -86,6 +85,17 @@ class HeldLists:
         return self._others.connected(host).read(
             _READ.format(root=shlex.quote(str(root)), folders=" ".join(folders), files=" ".join(_FILES))
         )
+
+
+def planned_revocations(params: Variables) -> Noted:
+    """The run's note of revocations that check mode has planned, by serial."""
+    return Noted("corral-planned-revocations", _note_of(params))
+
+
+def _note_of(params: Variables) -> str:
+    """The name of a run's notes on one authority."""
+    of = f"{params['ca_dir']} {params['ca_certificate'] or ''} {params['qemu_ca_certificate'] or ''}"
+    return hashlib.sha256(of.encode()).hexdigest()
 
 
 def _lines(answer: Variables) -> str:

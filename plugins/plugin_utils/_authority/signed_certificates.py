@@ -1,6 +1,6 @@
 # Copyright (c) corral.virt contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The certificates that the authorities have signed, by their records, and those whose renewal is overdue."""
+"""The certificates that the authorities have signed, by their records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ try:
     from cryptography.x509.oid import NameOID
 except ImportError:
     NameOID = None  # type: ignore[assignment,misc]
-import json
 
 Clock = t.Callable[[], datetime.datetime]
 
@@ -91,44 +90,7 @@ class SignedCertificates:
                 taken.append(f"{', '.join(both)} {belong} to {one.holder} until {one.not_after:%Y-%m-%d} ({one.path})")
         if taken:
             raise Refused(
-                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}. Two hosts with one name could "
-                "impersonate each other: correct the names, or revoke the other one's certificates if that host is "
+                f"cannot sign for {wanted.common_name}: {'; '.join(taken)}, and two hosts with one name could "
+                "impersonate each other; correct the names, or revoke the other one's certificates if that host is "
                 "gone (virt_tls with state: revoked)"
             )
-
-
-_REMEDY = "run corral.virt.rotate_certificates, or site, when they can be reached"
-_FORGOTTEN = datetime.timedelta(days=90)  # nobody wants them any more
-_CA = datetime.timedelta(days=90)  # one that is kept in the directory has been replaced long before
-
-
-def expiry_warnings(ca_dir: str, *, now: datetime.datetime) -> list[str]:
-    """One sentence per day on which certificates expire, and per expiring CA; none without records."""
-    late: dict[str, list[str]] = {}
-    authorities: dict[str, datetime.datetime] = {}
-    for path in sorted(Path(ca_dir).expanduser().glob("hosts/*.json")):
-        try:
-            host_record = json.loads(path.read_text())
-            end = min(datetime.datetime.fromisoformat(end) for end in host_record["ends"].values())
-            renewal = datetime.timedelta(days=host_record["renew_before"])
-            for name, last in host_record["authorities"].items():
-                authorities[name] = max(datetime.datetime.fromisoformat(last), authorities.get(name, now))
-            if now - end > _FORGOTTEN:
-                continue
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue  # whoever signs says what is wrong with it
-        if end - now < renewal:
-            late.setdefault(f"{end:%Y-%m-%d}", []).append(path.stem)
-    sentences = [
-        f"certificates of {', '.join(names)} {_ends(day, now)}; {_REMEDY}" for day, names in sorted(late.items())
-    ]
-    ending = {name: end for name, end in authorities.items() if end - now < _CA}
-    sentences += [
-        f"the CA of {name} expires on {end:%Y-%m-%d}; provide a new one (see guide_tls)"
-        for name, end in sorted(ending.items())
-    ]
-    return sentences
-
-
-def _ends(day: str, now: datetime.datetime) -> str:
-    return f"expired on {day}" if day < f"{now:%Y-%m-%d}" else f"expire on {day}"

@@ -138,6 +138,11 @@ class PlaybookAction:
         return self.destructive and self.kind == "guest"
 
     @property
+    def removes(self) -> bool:
+        """True if the action removes guests."""
+        return self.domain.get("state") == "absent"
+
+    @property
     def renames(self) -> bool:
         """True if the action renames the guest."""
         return bool(self.new_name) and not self.creates
@@ -155,9 +160,14 @@ class PlaybookAction:
 
 
 @functools.cache
-def _catalogue() -> dict[str, t.Any]:
-    with open(FILE, encoding="utf-8") as stream:
+def table(path: str) -> dict[str, t.Any]:
+    """The content of a YAML file of the collection."""
+    with open(path, encoding="utf-8") as stream:
         return t.cast("dict[str, t.Any]", yaml_load(stream))
+
+
+def _catalogue() -> dict[str, t.Any]:
+    return table(FILE)
 
 
 def domain_arguments() -> list[str]:
@@ -242,7 +252,6 @@ def role_variables() -> frozenset[str]:
     """Variables of the collection's roles."""
     found: set[str] = set()
     for path in glob.glob(os.path.join(_HERE, "../../../roles/*/meta/argument_specs.yml")):
-        with open(path, encoding="utf-8") as stream:
-            entries = yaml_load(stream)["argument_specs"].values()
+        entries = table(path)["argument_specs"].values()
         found |= {name for entry in entries for name in entry.get("options") or ()}
     return frozenset(found)

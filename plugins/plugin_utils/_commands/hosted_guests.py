@@ -165,6 +165,82 @@ def running(host: str, result: t.Any, act: str) -> dict[str, list[str]]:
     }
 
 
+def starting(
+    host: str,
+    seen: t.Mapping[str, t.Any],
+    group: t.Sequence[str],
+    noted: t.Collection[str],
+    booted: bool = False,
+    stopped: t.Collection[str] = (),
+    hidden: t.Collection[str] = (),
+    gone: t.Sequence[str] = (),
+) -> dict[str, list[dict[str, t.Any]]]:
+    """Guests to start (`now`) when the maintenance of a host ends, and those that stay `off`, each with its reason.
+
+    `seen` are the results of `virt_host_info` of this host, and of `virt_state_info` or `virt_host_info` of the others
+    of a `group` of hypervisors. `noted` are UUIDs of guests that are to start; those that start with their host are,
+    too, if it has `booted`. `stopped` are names of guests that this run has stopped, which therefore run nowhere else.
+    `hidden` are hosts that `--limit` excludes, `gone` those that were declared dead.
+    """
+    found: dict[str, list[dict[str, t.Any]]] = {"now": [], "off": []}
+    answered = answers({other: result for other, result in seen.items() if other != host})
+    active = [
+        (other, guest)
+        for other, result in answered.items()
+        for guest in result["domains"]
+        if guest["state"] != "shutdown"
+    ]
+    unseen = [other for other in group if other not in (host, *gone) and other not in answered]
+    for guest in _guests(seen.get(host)):
+        if guest["state"] == "shutdown" and (guest["uuid"] in noted or (booted and guest["autostart"])):
+            name, uuid = guest["name"], guest["uuid"]
+            if why := _why_off(host, guest, active):
+                found["off"].append({"name": name, "uuid": uuid, "why": why, "may_start": False})
+            elif unseen and name not in stopped:
+                why = _why_unknown(name, {other: _error(seen.get(other)) for other in unseen}, hidden, gone)
+                found["off"].append({"name": name, "uuid": uuid, "why": why, "may_start": True})
+            else:
+                found["now"].append({"name": name, "uuid": uuid, "state": "running"})
+    return found
+
+
+def _why_off(host: str, guest: Guest, active: t.Sequence[tuple[str, Guest]]) -> str:
+    """Why a guest must not start on a host; empty if it may. `active` are guests of others, by host."""
+    if guest.get("moving") or guest.get("unfinished"):
+        return "it is being migrated or created, or that was interrupted; finish that"
+    for other, one in active:
+        if one["uuid"] == guest["uuid"]:
+            name = "" if one["name"] == guest["name"] else f" as {one['name']}"
+            before = f" before {host} boots again and starts its own" if guest["autostart"] else ""
+            return f"it is {one['state']} on {other}{name}; compare both copies, and undefine the wrong one{before}"
+    for other, one in active:
+        if one["name"] == guest["name"]:
+            text = f"another guest of this name is {one['state']} on {other} (UUID {one['uuid']})"
+            return f"{text}; rename one of them (virsh domrename)"
+    return ""
+
+
+def _error(result: t.Any) -> str:
+    """Why a host did not answer, in its words."""
+    return str((isinstance(result, dict) and result.get("msg")) or "")
+
+
+def _why_unknown(name: str, unseen: t.Mapping[str, str], hidden: t.Collection[str], gone: t.Sequence[str]) -> str:
+    """Why a guest does not start that may run on hosts of which nothing is known but their errors."""
+    excluded, silent = ([one for one in unseen if (one in hidden) is is_hidden] for is_hidden in (True, False))
+    remedies = [f"omit --limit, which excludes {some_of(excluded, SHOWN)}"] if excluded else []
+    if silent:
+        dead = ",".join([*gone, *silent])
+        some = "it is dead" if len(silent) == 1 else "all of them are dead, otherwise with the dead ones only"
+        remedies.append(
+            f"run it again when {enumerated(silent)} can be asked; or, if {some}: -e gone={dead} -e confirm={dead}; or "
+            f"start it yourself: ansible-playbook corral.virt.start -e guest={name}"
+        )
+    errors = some_of([f"{host}: {error}" for host, error in unseen.items() if error], SHOWN)
+    why = f" ({errors})" if errors else ""
+    return "; ".join([f"it may run on {some_of(list(unseen), SHOWN)}, of which nothing is known{why}", *remedies])
+
+
 def _of(result: t.Any, key: str) -> t.Sequence[Guest]:
     """Entries of a result; empty for a failed host or a skipped task."""
     return (isinstance(result, dict) and result.get(key)) or ()

@@ -89,16 +89,10 @@ def problems(
     asked: t.Collection[str],
     backups: t.Mapping[str, Result],
     hosts: t.Mapping[str, Result],
-    silent: t.Collection[str],
 ) -> t.Iterator[str]:
-    """Why guests that are asked for cannot be restored. `silent` are living hypervisors that did not answer."""
+    """Why guests that are asked for cannot be restored."""
     if not asked:
         return
-    for host in silent:
-        yield (
-            f"{host} does not answer, and may have guests of from_backup; start it, or leave out one that is gone for "
-            f"good: --limit '!{host}'"
-        )
     if not any("guests" in one for one in backups.values()):
         failed = [str(one["msg"]) for one in backups.values() if one.get("msg")]
         yield from dict.fromkeys(failed or ["from_backup: set the repository: -e repository=/srv/backup"])

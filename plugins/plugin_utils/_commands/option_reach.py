@@ -12,7 +12,6 @@ import os
 import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.module_utils.common.yaml import yaml_load
 
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.plugins.plugin_utils._commands.actions import Argument, PlaybookAction, Spec
@@ -37,10 +36,8 @@ class GivenOption(t.NamedTuple):
     holds: bool = False  # others
 
 
-@functools.cache
 def _file() -> dict[str, t.Any]:
-    with open(FILE, encoding="utf-8") as stream:
-        return t.cast("dict[str, t.Any]", yaml_load(stream))
+    return actions.table(FILE)
 
 
 @functools.cache
@@ -109,7 +106,8 @@ def _of_module(module: str) -> dict[str, Reach | None]:
         if canonical(place) == place:
             if not (holds or _is_path(spec) or place in names):
                 raise KeyError(f"reach.yml does not say what {place} of {module} reaches")
-            found[place] = None if holds else kinds()["path" if _is_path(spec) else names[place]]
+            kind = "path" if _is_path(spec) else names.get(place, "")
+            found[place] = None if holds else kinds()[kind]
     return {**found, **{place: kinds()[names[place]] for place in map(canonical, _file()["same"]) if place in names}}
 
 

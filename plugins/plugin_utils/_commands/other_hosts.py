@@ -55,7 +55,7 @@ class OtherHosts:
             return True
 
     def arguments(self, host: str, names: t.Collection[str]) -> Variables:
-        """These arguments of the task as it is written, rendered for that host."""
+        """Arguments of the task as it is written, rendered for that host."""
         parser = ModuleArgsParser(task_ds=self._task.get_ds(), collection_list=self._task.collections)
         _action, written, _delegate = parser.parse(skip_action_validation=True)
         arguments = {key: value for key, value in {**self._defaults(), **written}.items() if key in names}

@@ -9,14 +9,18 @@ import json
 import shlex
 import typing as t
 
+from ansible_collections.corral.virt.plugins.module_utils._core.output import agree
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import APART, TOGETHER, after_prefix
 from ansible_collections.corral.virt.plugins.plugin_utils._commands import lost_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._report.wording import enumerated
 
 Result = t.Mapping[str, t.Any]
 _KEEPING = "set hypervisor_keeps_definitions: true, and run the role corral.virt.hypervisor"
 _NO_PROGRAM = 127  # the host keeps no definitions
 _MIGRATED = "migrated"  # why nobody owns a guest that has left its host
-_LIST = "ansible-playbook corral.virt.list shows the hypervisors"
+_UNKNOWN = (
+    "no guest is kept of it, and it is not in the inventory; ansible-playbook corral.virt.list shows the hypervisors"
+)
 RECOVERING = "recovering from "  # begins why a host owns a guest that it has not started yet
 
 
@@ -63,8 +67,8 @@ def recovered(
 ) -> Recovery:
     """What is to be recovered. `shown` are the results of `corral-keep show` by living hypervisor, `reached` those of
     looks at ports of the dead one, `fence` is its variable `virt_fence`. `found` has the results of `virt_backup_info`
-    (`backups`) and `virt_host_info` (`hosts`) by living hypervisor, those that did not answer (`silent`), and whether
-    the dead one is in the inventory (`known`).
+    (`backups`) and `virt_host_info` (`hosts`) by living hypervisor, those that did not answer (`silent`), those that
+    `--limit` excludes (`hidden`), and whether the dead one is in the inventory (`known`).
     """
     dead, hosts = str(arguments["host"]), found.get("hosts", {})
     lines = {host: _lines(result) for host, result in shown.items() if result.get("rc") == 0}
@@ -76,13 +80,12 @@ def recovered(
     running = dict(_running(hosts, guests))
     stays, guests = [*stays, *left, *running.values()], [one for one in guests if one.uuid not in running]
     if guests or stays:
-        problems += [*_same_machine(dead, lines, kept), *_unseen(dead, found.get("silent", ()), problems)]
+        problems += _same_machine(dead, lines, kept)
     elif not (texts or found.get("known", True)):
-        problems.append(
-            f"host: nothing is known of {dead}: no guest is kept of it, and it is not in the inventory; {_LIST}"
-        )
+        problems.append(f"host: nothing is known of {dead}: {_UNKNOWN}")
     nobody = f"no hypervisor can tell what is kept: {'; '.join(unknown)}; {_KEEPING}"
-    problems += _unheard(dead, silent) if lines or texts else [nobody]
+    problems += _unheard(dead, silent, arguments) if lines or texts else [nobody]
+    problems += _unseen(dead, found, arguments, is_due=bool(guests or stays or texts))
     hosts, namesakes = _without_copies(hosts, guests)
     return Recovery(
         sorted(guests, key=lambda one: (-one.priority, one.name)),
@@ -147,7 +150,7 @@ def _restored(
     texts = [one.text for one in lost]
     if others := [one.name for one in lost if one.point and one.name not in asked]:
         texts.append(f"to restore those that still exist, add -e from_backup={','.join(others)}")
-    problems = list(lost_guests.problems(lost, asked, backups, hosts, found.get("silent", ())))
+    problems = list(lost_guests.problems(lost, asked, backups, hosts))
     return [one for one in lost if one.name in asked and one.point], texts, problems
 
 
@@ -159,13 +162,13 @@ def _without_backup(restored: t.Sequence[lost_guests.Lost], hosts: t.Iterable[st
                 yield {"name": one.name, "host": host, "why": f"it has no backup {one.point}"}
 
 
-def _unheard(dead: str, silent: t.Mapping[str, Result]) -> t.Iterator[str]:
+def _unheard(dead: str, silent: t.Mapping[str, Result], arguments: Result) -> t.Iterator[str]:
     """Why hosts that keep definitions, and do not tell them, may run a guest."""
     for host, result in silent.items():
         if result.get("rc") != _NO_PROGRAM:
             yield (
-                f"{host} cannot tell what runs there: {_reason(result)}; mend it, or, if it runs no guest of {dead}, "
-                f"leave it out: --limit '!{host}'"
+                f"{host} cannot tell what runs there, which may be guests of {dead}: {_reason(result)}; mend it, or "
+                f"switch it off, and then: {_as_gone([host], arguments)}"
             )
 
 
@@ -257,11 +260,26 @@ def _same_machine(
             )
 
 
-def _unseen(dead: str, silent: t.Sequence[str], problems: t.Sequence[str]) -> t.Iterator[str]:
-    """Hosts that may run a guest which has migrated there before its host died."""
-    for host in silent:
-        if not any(one.startswith(f"{host} does not answer") for one in problems):
-            yield f"{host} does not answer, and may run guests of {dead}; start it, or, if it is off: --limit '!{host}'"
+def _unseen(dead: str, found: t.Mapping[str, t.Any], arguments: Result, *, is_due: bool) -> t.Iterator[str]:
+    """Hosts that may run a guest which has migrated there before its host died, or which that host never had. Those
+    that do not answer count only if something is to be told of guests (`is_due`).
+    """
+    hidden, silent = found.get("hidden", ()), found.get("silent", ()) if is_due else ()
+    may = f"may run guests of {dead}"
+    if hidden:
+        yield f"--limit excludes {enumerated(hidden)}, which {may}; omit --limit"
+    if silent:
+        does, it, is_ = (agree(len(silent), *pair) for pair in (("does", "do"), ("it", "them"), ("it is", "they are")))
+        yield (
+            f"{enumerated(silent)} {does} not answer, and {may}; start {it}, or, if {is_} dead, too: "
+            f"{_as_gone(silent, arguments)}"
+        )
+
+
+def _as_gone(hosts: t.Sequence[str], arguments: Result) -> str:
+    """The arguments by which these hosts, and those that are given already, count as dead."""
+    names = ",".join([*(arguments.get("gone") or ()), *hosts])
+    return f"-e gone={names} -e confirm={names}"
 
 
 def _running(hosts: t.Mapping[str, Result], guests: t.Sequence[Kept]) -> t.Iterator[tuple[str, str]]:

@@ -95,7 +95,7 @@ def _placed(
 
 
 def _clashes(guests: t.Sequence[RestoredGuest], found: t.Mapping[str, Result]) -> t.Iterator[str]:
-    """Names that are taken."""
+    """A problem for each name that another guest has."""
     there = {one["name"]: host for host, result in found.items() for one in result["domains"]}
     names = [one.name for one in guests]
     for one in guests:

@@ -50,7 +50,7 @@ def found(
     `ask` returns the problems that remain if nobody has confirmed the number of guests.
     """
     if action.creates:
-        _check_creatable(arguments["guest"], arguments.get(action.picks_host), there, hosts)
+        _check_creatable(arguments, arguments.get(action.picks_host), there, hosts)
         return [copy for copy in there if copy.name == arguments["guest"]]
     if action.moves:
         state = {**arguments, **(arguments.get("options") or {})}.get("state")
@@ -155,8 +155,11 @@ def _check_states(
         raise BadInput(printable(problems))
 
 
-def _check_creatable(name: str, host: str | None, there: t.Sequence[HostedGuest], hosts: Hosts) -> None:
+def _check_creatable(
+    arguments: t.Mapping[str, t.Any], host: str | None, there: t.Sequence[HostedGuest], hosts: Hosts
+) -> None:
     """Raises BadInput if a guest of that name cannot be created, or is on another host than `host`."""
+    name = arguments["guest"]
     every = (*hosts.answered, *hosts.silent, *hosts.hidden)
     here = [copy for copy in there if copy.name == name]
     problems = list(_ambiguous(here))
@@ -170,7 +173,7 @@ def _check_creatable(name: str, host: str | None, there: t.Sequence[HostedGuest]
         move = f"ansible-playbook corral.virt.migrate -e guest={name} -e to={host}"
         problems.append(f"cannot create {name} on {host}: it is on {here[0].host}; move it: {move}")
     if not here and (hosts.silent or hosts.hidden) and not problems:
-        problems.append(f"cannot create {name}: {hosts}{_gone(hosts)}")
+        problems.append(f"cannot create {name}: {hosts}{where_dead(hosts, arguments)}")
     if problems:
         raise BadInput(printable(problems))
 
@@ -202,7 +205,7 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], h
         group = inventory_guests.GROUP
         problems.append(f"{what}: {owner} is a host of this inventory outside the group {group}; choose another name")
     if here and not others and (hosts.silent or hosts.hidden):
-        problems.append(f"{what}: for {to}, {hosts}{_gone(hosts)}")
+        problems.append(f"{what}: for {to}, {hosts}{where_dead(hosts, arguments)}")
     if problems:
         raise BadInput(printable(problems))
     return here
@@ -324,8 +327,10 @@ def _running_twice(running: t.Sequence[HostedGuest]) -> str:
     return f"it runs on {hosts} at once; nothing was touched: compare both copies, then destroy the wrong one"
 
 
-def _gone(hosts: Hosts) -> str:
-    return f"; where it is dead: -e gone={','.join(hosts.silent)}" if hosts.silent else ""
+def where_dead(hosts: Hosts, arguments: t.Mapping[str, t.Any], confirm: str = "confirm") -> str:
+    """The remedy where silent hosts are dead; it repeats those that were declared so before."""
+    names = ",".join([*(arguments.get("gone") or ()), *hosts.silent])
+    return f"; where it is dead: -e gone={names} -e {confirm}={names}" if hosts.silent else ""
 
 
 def _why_not(host: str, hosts: Hosts) -> str:

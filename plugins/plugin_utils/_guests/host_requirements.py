@@ -45,9 +45,9 @@ def _images(item: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, object]]:
             yield what, of["image"]
 
 
-def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.Guest:
-    """The guest with its requirements; raises BadInput for invalid options."""
-    name = (units.check_existing_name if exists else units.check_name)(item.get("name"), what="guest name")
+def of(item: t.Mapping[str, t.Any], *, namesakes: t.Collection[str] = ()) -> model_placement.Guest:
+    """The guest with its requirements; raises BadInput. `namesakes` are the UUIDs of the guests that have its name."""
+    name = (units.check_existing_name if namesakes else units.check_name)(item.get("name"), what="guest name")
     vcpus, memory = item.get("vcpus"), item.get("memory")
     vcpus = vcpus.get("current") or vcpus.get("maximum") if isinstance(vcpus, dict) else vcpus
     memory = memory.get("maximum") or memory.get("current") if isinstance(memory, dict) else memory
@@ -83,7 +83,14 @@ def of(item: t.Mapping[str, t.Any], *, exists: bool = False) -> model_placement.
         groups=frozenset(_words(item.get("host_groups"))),
         devices=tuple(sorted(_devices(item, name))),
         versions=_versions(item, name),
+        uuid=_uuid(item, name, namesakes),
     )
+
+
+def _uuid(item: t.Mapping[str, t.Any], name: str, namesakes: t.Collection[str]) -> str | None:
+    """The UUID that chooses one of the guests of that name; None for another, which the guest's host refuses."""
+    given = units.uuid_of(str(item["uuid"]), what=f"uuid of {name}") if item.get("uuid") else None
+    return given if given in namesakes else None
 
 
 def _devices(item: t.Mapping[str, t.Any], name: str) -> t.Iterator[str]:
@@ -196,7 +203,8 @@ def given_twice(names: t.Iterable[str], option: str) -> list[str]:
 
 def _words(value: t.Any) -> list[str]:
     """A list from one word or a list of words."""
-    return [] if value in (None, "") else [str(word) for word in (value if isinstance(value, list) else [value])]
+    words = value if isinstance(value, list) else [value]
+    return [] if value in (None, "") else [str(word) for word in words]
 
 
 def _pool_options(disk: t.Mapping[str, t.Any]) -> t.Sequence[str]:

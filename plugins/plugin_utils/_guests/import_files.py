@@ -25,8 +25,8 @@ from ansible_collections.corral.virt.plugins.plugin_utils._guests.variable_files
 Guest = dict[str, t.Any]
 
 _ORDERS = {
-    "state", "apply", "allow_restart", "force", "force_off", "remove_storage", "keep_removed_h", "wait", "wait_timeout",
-    "wait_for_ip", "renamed_from", "clone_of", "cloud_init", "image", "nic_profile", "disk_profile",
+    "state", "apply", "allow_restart", "force", "force_off", "remove_storage", "keep_shared", "keep_removed_h", "wait",
+    "wait_timeout", "wait_for_ip", "renamed_from", "clone_of", "cloud_init", "image", "nic_profile", "disk_profile",
 }  # fmt: skip
 _MAKING = {"image", "image_pool", "clone", "size", "pool", "thin_pool"}
 _SECRETS = {"graphics": "password"}  # the secret of each argument that may be withheld

@@ -176,7 +176,9 @@ def _sent(document: str, value: object, what: str, *, exact: bool, problems: lis
     value = _with_text_keys(value)
     reasons = [*unkept(value)]
     problems += [f"{what}: {reason}" for reason in reasons]
-    return value if reasons else (_HEADER if is_config else "") + yaml_text(value) + ("\n" if is_config else "")
+    if reasons:
+        return value
+    return f"{_HEADER}{yaml_text(value)}\n" if is_config else yaml_text(value)
 
 
 def _with_text_keys(value: t.Any) -> t.Any:

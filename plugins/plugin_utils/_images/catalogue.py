@@ -40,16 +40,6 @@ def entries() -> dict[str, dict[str, t.Any]]:
         return t.cast("dict[str, dict[str, t.Any]]", yaml.safe_load(stream))
 
 
-def names() -> list[str]:
-    """Names of the images, in the catalogue's order."""
-    return list(entries())
-
-
-def resolve(name: str, arch: str = "x86_64") -> dict[str, t.Any]:
-    """An image of our own catalogue, as `Catalogue.resolve` returns it."""
-    return Catalogue().resolve(name, arch)
-
-
 @dataclasses.dataclass(frozen=True)
 class Catalogue:
     """Our images with those of the site, which may override ours; and a `mirror` of all of them."""

@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import ag
 
 
 def new_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Names that are `absent`, and those `renamed` (old -> new).
+    """Names that are `absent` from all hosts, and those `renamed` (old -> new).
 
     `chosen` is the result of `virt_find`, `results` are those of `virt_domains`, by host. A name that
     several guests share is not renamed: records under it may be another guest's.
@@ -25,7 +25,8 @@ def new_names(chosen: t.Mapping[str, t.Any], results: t.Mapping[str, t.Any]) -> 
         if item["name"] in _done(results.get(host))  # a host speaks of its own guests only
     ]
     return {
-        "absent": [item["name"] for item in done if item.get("state") == "absent"],
+        # of a copy that is removed, the guest itself may be on a host that did not tell
+        "absent": [item["name"] for item in done if item.get("state") == "absent" and not chosen.get("unasked")],
         "renamed": {
             item["renamed_from"]: item["name"]
             for item in done

@@ -26,10 +26,11 @@ _BANNER = "during banner exchange"  # somebody took the connection
 
 
 def named(value: t.Any) -> list[str]:
-    """Host names in an extra variable, which may be a list, comma-separated text, or YAML."""
+    """Host names in an extra variable, which may be comma-separated text, YAML, or a list of these."""
     if isinstance(value, str):
         value = yaml.safe_load(value) if value.lstrip().startswith("[") else value.split(",")
-    return [str(name).strip() for name in value or () if str(name).strip()]
+        return [str(name).strip() for name in value or () if str(name).strip()]
+    return [name for each in value or () for name in named(each if isinstance(each, list) else str(each))]
 
 
 def unknown(gone: t.Sequence[str], group: str, members: t.Collection[str]) -> t.Iterator[str]:
@@ -52,13 +53,13 @@ def alive(answers: t.Mapping[str, str | None]) -> t.Iterator[str]:
             )
 
 
-def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str]) -> str | None:
-    """The problem if `confirm` does not repeat the names in `gone`; None if it does."""
+def unconfirmed(gone: t.Sequence[str], confirm: t.Sequence[str], argument: str = "confirm") -> str | None:
+    """The problem if `confirm`, the value of that argument, does not repeat the names in `gone`; None if it does."""
     if set(gone) == set(confirm):
         return None
     if not gone:
-        return "confirm: it repeats the names in gone, which is empty"
-    hosts, again = ", ".join(gone), f"-e confirm={','.join(gone)}"
+        return f"{argument}: it repeats the names in gone, which is empty"
+    hosts, again = ", ".join(gone), f"-e {argument}={','.join(gone)}"
     wrong = f", and not {','.join(confirm)}" if confirm else ""
     risk = "a guest that still runs there may end up running twice, or sharing its name with another"
     return (

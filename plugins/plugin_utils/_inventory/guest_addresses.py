@@ -100,7 +100,7 @@ def _worthiest(address: str, claimants: t.Mapping[str, Facts]) -> list[str]:
 
 
 def _witness_worth(address: str, facts: Facts) -> tuple[int, ...]:
-    """Of the witness for that address, as `hypervisors.facts` tells it."""
+    """The worth of the witness for that address, as `hypervisors.facts` tells it."""
     return next((tuple(worth) for text, worth in facts.get("worth", {}).items() if str(ip(text)) == address), ())
 
 

@@ -87,7 +87,7 @@ def check_libraries() -> None:
     """Raises Unsupported, with what to install on the controller, if a library is missing."""
     if libvirt is None:
         raise Unsupported(
-            "reading guests requires libvirt's Python binding beside ansible-core on this controller: pip install "
+            "reading guests requires libvirt's Python binding beside ansible-core on this controller; pip install "
             "libvirt-python lxml, or the distribution's python3-libvirt and python3-lxml where its own ansible-core "
             "is used"
         )

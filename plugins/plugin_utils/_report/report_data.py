@@ -20,23 +20,33 @@ Told = t.Mapping[str, t.Any]
 Guests = t.Collection[str] | None
 
 
-def data(kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guests: Guests) -> dict[str, t.Any]:
+def data(
+    kind: str, hosts: t.Mapping[str, Told], missing: t.Sequence[str], guests: Guests, hidden: t.Collection[str] = ()
+) -> dict[str, t.Any]:
     """The report over all hosts, including those that were not reached or gave no valid answer.
 
-    Only these `guests`, if given.
+    `hidden` are those of `missing` that `--limit` excludes. Only these `guests`, if given.
     """
     found = {host: _host(kind, result, guests) for host, result in hosts.items()}
     found.update(dict.fromkeys(missing))
     shown = [
-        (host, answer)
+        {
+            "name": host,
+            "reached": answer is not None,
+            **({"excluded": True} if host in hidden else {}),
+            **(answer or {}),
+        }
         for host, answer in sorted(found.items())
-        if answer is None or not guests or answer.get("guests") or answer.get("snapshots")
+        if answer is None or not guests or any({*guests} & {*pair} for pair in guests_of(hosts[host]))
     ]
-    return {
-        "version": VERSION,
-        "kind": kind,
-        "hosts": [{"name": host, "reached": answer is not None, **(answer or {})} for host, answer in shown],
-    }
+    return {"version": VERSION, "kind": kind, "hosts": shown}
+
+
+def guests_of(result: Told) -> list[tuple[str, str]]:
+    """Name and UUID of the guests in a host's answer, as far as it is valid."""
+    answers = [result.get(key) for key in ("domains", "guests")]
+    found = [one for several in answers if isinstance(several, list) for one in several if isinstance(one, dict)]
+    return [(str(one["name"]), str(one.get("uuid"))) for one in found if "name" in one]
 
 
 def unreadable(kind: str, hosts: t.Mapping[str, Told], guests: Guests) -> list[str]:

@@ -18,14 +18,20 @@ Guests = t.Sequence[t.Mapping[str, t.Any]]
 
 
 def text(
-    kind: str, hosts: t.Mapping[str, t.Mapping[str, t.Any]], missing: t.Sequence[str], guests: t.Collection[str] | None
+    kind: str,
+    hosts: t.Mapping[str, t.Mapping[str, t.Any]],
+    missing: t.Sequence[str],
+    guests: t.Collection[str] | None,
+    hidden: t.Collection[str] = (),
 ) -> str:
     """The report over all hosts, including those that were not reached.
 
-    Only these `guests`, if given.
+    `hidden` are those of `missing` that `--limit` excludes. Only these `guests`, if given.
     """
     blocks = {host: _block(kind, host, result, guests) for host, result in hosts.items()}
-    blocks.update({host: ["(not reached: its guests are not shown)"] for host in missing})
+    for host in missing:
+        why = "excluded by --limit" if host in hidden else "not reached"
+        blocks[host] = [f"({why}: its guests are not shown)"]
     lines = []
     for host in sorted(blocks):
         if blocks[host] or (not guests and kind not in _OF_SOME):

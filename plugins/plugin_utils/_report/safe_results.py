@@ -14,8 +14,8 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.corral.virt.plugins.plugin_utils._authority import signed_certificates
 from ansible_collections.corral.virt.plugins.plugin_utils._controller import home_files, packed_modules
+from ansible_collections.corral.virt.plugins.plugin_utils._report.expiry_warnings import expiry_warnings
 from ansible_collections.corral.virt.plugins.plugin_utils._report.foreign_text import printable
 
 
@@ -29,9 +29,7 @@ class UntrustedAction(ActionBase):
             or os.environ.get("CORRAL_VIRT_CA_DIR")
             or home_files.CA_DIR
         )
-        for sentence in signed_certificates.expiry_warnings(
-            self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)
-        ):
+        for sentence in expiry_warnings(self._loader.path_dwim(place), now=datetime.datetime.now(datetime.UTC)):
             Display().warning(printable(sentence))
         return super().run(tmp, task_vars)
 

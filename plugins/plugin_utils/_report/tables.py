@@ -117,7 +117,7 @@ def _memory(used_mib: float | None, memory_mib: float | None) -> list[_Cell]:
 
 
 def _silent(host: Report) -> list[_Cell]:
-    return [_Cell(host["name"]), _Cell("not reached", "red")]
+    return [_Cell(host["name"]), _Cell("excluded by --limit") if host.get("excluded") else _Cell("not reached", "red")]
 
 
 def _guest(guest: Report) -> list[_Cell]:

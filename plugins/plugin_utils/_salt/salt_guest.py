@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltPart, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import NOT_QEMU, SaltPart, present
 
 Guest = dict[str, t.Any]
 
@@ -37,7 +37,7 @@ def guest(part: SaltPart, name: str, cloud: Cloud) -> Guest:
     part.skip(_SEED, "install", "pub_key", "priv_key", "seed_cmd", "config", "saltenv")
     part.skip(_CLOUD_INIT, "cloud_init")
     if (uri := part.text("connection")) and not uri.startswith("qemu"):
-        part.refuse("connection", "it is not libvirt with QEMU or KVM, which alone is supported")
+        part.refuse("connection", NOT_QEMU)
     elif uri:
         part.note("connection", _LOGIN)
     part.skip(_LOGIN, "username", "password")

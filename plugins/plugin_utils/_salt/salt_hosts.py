@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.output import wi
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import SYSTEM
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_devices
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
-from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import SaltPart, present
+from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import NOT_QEMU, SaltPart, present
 
 Variables = dict[str, t.Any]
 
@@ -101,7 +101,7 @@ def _uri(part: SaltPart, key: str, cloud: Cloud) -> Variables:
     if uri in (None, "", SYSTEM):
         return {}
     if not _QEMU.match(uri or ""):
-        part.note(key, "it is not libvirt with QEMU or KVM, which alone is supported")
+        part.note(key, NOT_QEMU)
         cloud.foreign = (uri or "").partition(":")[0]
         return {}
     if without_secrets(uri or "") != uri:

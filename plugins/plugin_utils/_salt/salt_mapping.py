@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import size_text
 
+NOT_QEMU = "it is not libvirt with QEMU or KVM, which alone is supported"
 _ABOUT = re.compile(
     r"\b(libvirt|qemu|kvm|virsh|virt\b|virt_|virt(logd|lockd|qemud)|ovmf|vfio|iommu|ksm|guestfs|xen|esxi?)|"
     r"\bvms\b|hypervisor|hugepage|hugetlb|numa_balancing|kvm\b|bridge-nf|br_netfilter",

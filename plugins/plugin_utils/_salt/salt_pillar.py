@@ -13,12 +13,13 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Vi
 from ansible_collections.corral.virt.plugins.module_utils._network.plan_network import NETWORK
 from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_options, xml_document
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
-from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._noun.run_noun_info import arguments
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree
 from ansible_collections.corral.virt.plugins.module_utils._xml.remainder import remainder
 from ansible_collections.corral.virt.plugins.plugin_utils._salt import salt_hosts
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_devices import Cloud
 from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_mapping import (
+    NOT_QEMU,
     Placed,
     SaltNote,
     SaltPart,
@@ -31,6 +32,7 @@ Variables = dict[str, t.Any]
 
 _LATER = "another value comes later in Salt's order:"
 _MINION = "the configuration of the minion comes before pillars:"
+_ONLY_KVM = "only kvm and qemu are supported; its guests are not written"
 _STATES = {"running": "active", "present": "present", "stopped": "inactive", "absent": "absent"}
 _UYUNI = ("hypervisor", "default_pool_enabled", "default_pool", "default_net_enabled", "default_net", "tuning")
 
@@ -121,9 +123,9 @@ def _other(part: SaltPart, key: str) -> None:
 def _formula(part: SaltPart, found: Pillar, cloud: Cloud) -> None:
     """Read `libvirt:` of the formulas: settings of the daemon, pools and networks (in one formula below `lookup`)."""
     if (kind := part.text("hypervisor")) not in (None, "qemu", "kvm"):
-        part.note("hypervisor", f"{kind}: only kvm and qemu are supported; its guests are not written")
+        part.note("hypervisor", f"{kind}: {_ONLY_KVM}")
         cloud.foreign = kind
-        part.skip("it is not libvirt with QEMU or KVM, which alone is supported", "connection")
+        part.skip(NOT_QEMU, "connection")
     found.variables.update(salt_hosts.daemons(part))
     for key, pools, networks in (("server", "pool", "network"), ("lookup", "pools", "networks")):
         if part.is_mapping(key) and (below := part.part(key)):
@@ -216,7 +218,7 @@ def _rest(root: t.Any, shown: t.Mapping[str, t.Any]) -> t.Any:
 def _uyuni(part: SaltPart, found: Pillar, cloud: Cloud) -> None:
     """Read the formula Virtualization Host of Uyuni."""
     if (kind := part.text("hypervisor")) not in (None, "KVM", "kvm"):
-        part.note("hypervisor", f"{kind}: only kvm and qemu are supported; its guests are not written")
+        part.note("hypervisor", f"{kind}: {_ONLY_KVM}")
         cloud.foreign = kind
     pool, network = part.part("default_pool"), part.part("default_net")
     if part.truth("default_pool_enabled") and pool and (path := pool.text("path")):

@@ -20,6 +20,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._salt.salt_top import 
 
 _ORDER = "the roles and playbooks run in their own order"
 _CONDITION = "states have no conditions here; use `when` in a playbook"
+_FIREWALL = "the role firewall opens the ports of libvirt and of migration"
 _BEFORE = ("require", "watch", "onchanges", "onfail", "listen")
 _REQUISITES = frozenset(
     f"{word}{end}" for word in (*_BEFORE, "prereq", "use") for end in ("", "_in", "_any", "_all")
@@ -35,8 +36,8 @@ _HINTS = {
     "ssh_auth": "tuning_ssh_keys makes a key on each hypervisor, if they need to reach each other; migrations do not",
     "kmod": "use community.general.modprobe",
     "cmd": "a command is not converted; what it does by virsh, a role or module does here",
-    "iptables": "the role firewall opens the ports of libvirt and of migration",
-    "firewalld": "the role firewall opens the ports of libvirt and of migration",
+    "iptables": _FIREWALL,
+    "firewalld": _FIREWALL,
     "virt_utils": "Uyuni's own state; the roles start networks and pools",
 }
 _OTHER = "no role does it; use a task of Ansible"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import MakeAuthority
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, each, value
 
 NAMES = ("pki_ca_certificate", "pki_ca_key", "pki_qemu_ca_certificate", "pki_qemu_ca_key")
@@ -101,6 +102,12 @@ def test_a_check_refuses_a_host_whose_clock_the_run_would_refuse(tmp_path: Path)
     assert each(tmp_path, "__pki_valid_there | bool", files, known) == [*fits.values()]
 
 
+def test_a_new_ca_that_a_check_does_not_make_is_among_its_steps(tmp_path: Path) -> None:
+    steps = [[], ["install libvirt certificate"], [str(MakeAuthority("libvirt", "/ca/libvirt/2"))]]
+    known = [{"__pki_tls": {"steps": these}} for these in steps]
+    assert each(tmp_path, "__pki_makes_ca", [ROLES / "pki/vars/main.yml"], known) == [False, False, True]
+
+
 def test_the_clock_is_read_only_where_a_check_would_issue_certificates() -> None:
     tasks = yaml.safe_load((ROLES / "pki/tasks/main.yml").read_text())
     names = [task["name"] for task in tasks]
@@ -110,6 +117,6 @@ def test_the_clock_is_read_only_where_a_check_would_issue_certificates() -> None
         and names[at + 1] == "Refuse a host where new certificates would not be valid"
     )
     assert (
-        tasks[at]["when"] == "ansible_check_mode and __pki_tls.renewed | length > 0"
+        tasks[at]["when"] == "ansible_check_mode and (__pki_tls.renewed | length > 0 or __pki_makes_ca)"
         and tasks[at]["check_mode"] is False
     )

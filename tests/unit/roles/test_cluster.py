@@ -484,6 +484,21 @@ def test_a_device_is_asked_without_its_password_on_a_command_line(
     }
 
 
+def test_no_option_of_a_device_is_told_unless_it_is_public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent repeats what it does not know, and its text is in logs and on pages."""
+    agent = tmp_path / "fence_any"
+    agent.write_text("#!/bin/sh\nhead -c 600 /dev/zero | tr '\\0' x >&2; cat >&2; exit 1\n")
+    agent.chmod(0o755)
+    monkeypatch.setattr(PROGRAM, "AGENTS", tmp_path)
+    secrets = {"snmp_priv_pass": "hunter2", "community": "hunter2-and more", "hexadecimal_kg": "  a0  b1", "lanplus": 1}
+    public = {"ip": "10.0.0.9", "username": "admin", "plug": "web", "power_timeout": 20}
+    told = PROGRAM.ask({"agent": "fence_any", "options": {**secrets, **public, "pass": "x" * 300}}, up=True)["why"]
+    assert told.endswith(
+        "snmp_priv_pass=*** community=*** hexadecimal_kg=*** lanplus=1 ip=10.0.0.9 username=admin plug=web "
+        "power_timeout=20 pass=*** action=status"
+    )
+
+
 def applied(cib: ET.Element, settings: dict[str, t.Any]) -> list[str]:
     """Do to a document what cibadmin would do to Pacemaker's; the lines that say it."""
     lines = []

@@ -25,14 +25,12 @@ from ansible_collections.corral.virt.plugins.module_utils._host import (
     plan_daemon,
 )
 from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon import (
-    HOOK,
-    HOOKED,
     MODULAR,
     MONOLITHIC,
     UNITS,
     DaemonFacts,
-    Unit,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.model_unit import HOOK, HOOKED, Unit
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, each
 

@@ -5,9 +5,16 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
+import shutil
+import signal
+import subprocess
+import time
 import typing as t
+from pathlib import Path
 
 import pytest
+import yaml
 
 from ansible_collections.corral.virt.roles.image_builder.files import check_settings
 from ansible_collections.corral.virt.roles.image_builder.files.check_settings import Host, Settings, problems
@@ -227,3 +234,101 @@ def test_each_problem_is_a_line(
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(given)))
     assert check_settings.main() == code
     assert capsys.readouterr().out == printed
+
+
+SCRIPT = Path(check_settings.__file__).parent / "locked_build.sh"
+TASKS = yaml.safe_load((SCRIPT.parent.parent / "tasks/build.yml").read_text())
+needs_programs = pytest.mark.skipif(not (shutil.which("bash") and shutil.which("flock")), reason="no bash or flock")
+
+
+def build(folder: Path, command: str, *, rebuild: bool = False) -> subprocess.Popen[str]:
+    """A run that builds an image in a folder with a command of the shell, which has the work directory as $1."""
+    image, work = folder / "a.qcow2", folder / ".a.qcow2.build"
+    options = ["--rebuild"] if rebuild else []
+    # A shell cannot trap what is ignored when it starts, as by nohup.
+    heard = ["env", "--default-signal=INT,HUP"]
+    argv = [*heard, "bash", str(SCRIPT), *options, str(image), str(work), "bash", "-c", command, "bash", str(work)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def reached(path: Path) -> None:
+    """Wait until there is such a file."""
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline, path
+        time.sleep(0.02)
+
+
+@needs_programs
+def test_a_second_build_of_an_image_is_refused_and_leaves_the_first_alone(tmp_path: Path) -> None:
+    """A job that is started twice, or from two controllers."""
+    go = tmp_path / "go"
+    with build(tmp_path, f"echo first > $1/a.qcow2; touch $1/ready; until [ -e {go} ]; do sleep 0.02; done") as first:
+        reached(tmp_path / ".a.qcow2.build/ready")
+        with build(tmp_path, "echo second > $1/a.qcow2") as second:
+            assert "another run is building it in " in second.communicate()[1] and second.returncode == 1
+        assert (tmp_path / ".a.qcow2.build/ready").exists() and not (tmp_path / "a.qcow2").exists()
+        go.touch()
+    assert first.returncode == 0 and (tmp_path / "a.qcow2").read_text() == "first\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.qcow2", "go"]
+
+
+@needs_programs
+def test_a_build_that_fails_leaves_the_image_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a.qcow2").write_text("before")
+    (tmp_path / ".a.qcow2.build/root").mkdir(parents=True)  # of a run that was killed
+    old, new = tmp_path / ".a.qcow2.run.old", tmp_path / ".a.qcow2.run.new"
+    for programs, age_s in ((old, 90_000), (new, 0)):
+        programs.mkdir()
+        os.utime(programs, (time.time() - age_s,) * 2)
+    with build(tmp_path, "[ ! -e $1/root ] && echo half > $1/a.qcow2; exit 3", rebuild=True) as run:
+        run.communicate()
+    assert run.returncode == 3 and (tmp_path / "a.qcow2").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [new.name, "a.qcow2"], "new: of a run that begins"
+
+
+@needs_programs
+def test_what_a_killed_script_still_builds_is_not_removed_under_it(tmp_path: Path) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
+    command = f"touch $1/ready; until [ -e {go} ]; do sleep 0.02; done; [ -e $1/ready ] && touch {done}"
+    with build(tmp_path, command) as first:
+        reached(tmp_path / ".a.qcow2.build/ready")
+        first.kill()
+    with build(tmp_path, "true") as second:
+        assert "another run is building it" in second.communicate()[1]
+    go.touch()
+    reached(done)
+
+
+@needs_programs
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_an_image_that_another_run_has_built_meanwhile_is_replaced_only_where_that_is_asked(
+    tmp_path: Path, *, rebuild: bool
+) -> None:
+    (tmp_path / "a.qcow2").write_text("first\n")
+    with build(tmp_path, "echo second > $1/a.qcow2", rebuild=rebuild) as run:
+        printed, _errors = run.communicate()
+    assert (run.returncode, printed) == (0, "" if rebuild else "built by another run\n")
+    assert (tmp_path / "a.qcow2").read_text() == ("second\n" if rebuild else "first\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.qcow2"]
+
+
+def test_the_role_knows_what_the_script_prints() -> None:
+    """A run that has built nothing has changed nothing."""
+    [block] = [task for task in TASKS if "block" in task]
+    [task] = [one for one in block["block"] if one["name"] == "Build"]
+    assert f'echo "{task["changed_when"].split(chr(39))[1]}"' in SCRIPT.read_text()
+
+
+@needs_programs
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda one: one.name)
+def test_a_run_that_is_stopped_ends_its_build_before_it_removes_what_that_works_with(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    last = f"sleep 1; [ -e $1/ready ] && touch {tmp_path}/last"  # a program that takes a while to end
+    with build(tmp_path, f"trap '' TERM; ({last}) & touch $1/ready; exec sleep 60") as run:
+        reached(tmp_path / ".a.qcow2.build/ready")
+        run.send_signal(number)
+        run.communicate(timeout=20)
+    assert run.returncode == 143
+    assert [path.name for path in tmp_path.iterdir()] == ["last"], "not removed under it"

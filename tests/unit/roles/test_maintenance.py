@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, each, value
+from ansible_collections.corral.virt.tests.unit.roles.playing import ROLES, each, value, values
 
 FILES = [ROLES / "maintenance/vars/main.yml"]
 BASE = {"name": "a.qcow2", "pool": "default", "checksum": "sha256:00", "content": "a-00"}
@@ -141,22 +141,86 @@ ENDED: dict[str, list[tuple[dict[str, t.Any] | None, list[str], bool]]] = {
 }
 
 
+# A case is a host, and of the others nothing is asked.
+ALONE = {
+    "maintenance_host": "{{ inventory_hostname }}",
+    "maintenance_group": "all",
+    "maintenance_gone": "{{ groups.all }}",
+}
+
+
+def notes_of(content: object) -> dict[str, str]:
+    """What `slurp` returns of the notes beside the mark."""
+    return {"content": base64.b64encode(json.dumps(content).encode()).decode()}
+
+
 @pytest.mark.parametrize("by", ENDED)
 def test_guests_start_that_could_not_when_the_host_booted_and_no_other(tmp_path: Path, by: str) -> None:
     """An upgrade ends no maintenance that somebody else began."""
     hosts = [{"host": {"boot_id": "b1", "guests": GUESTS, "maintenance": mark}} for mark, _names, _foreign in ENDED[by]]
-    left = {"content": base64.b64encode(json.dumps(["manual-uuid", "runs-uuid", "gone"]).encode()).decode()}
-    known = [{"__maintenance_undrained": undrained} for undrained in hosts]
+    left = notes_of(["manual-uuid", "runs-uuid", "gone"])
+    known = [{**ALONE, "__maintenance_undrained": undrained} for undrained in hosts]
     interrupted = [{**one, "__maintenance_left": left} for one in known]
-    skipped = {"__maintenance_undrained": {"skipped": True}}  # all other hosts
+    another = {**known[0], "maintenance_host": "case1"}
     expression = "[__maintenance_to_start, __maintenance_is_foreign]"
-    *found, other = each(tmp_path, expression, FILES, [*known, *interrupted, skipped], ("-e", f"__maintenance_by={by}"))
-    assert other == [[], False]
+    *found, other = each(tmp_path, expression, FILES, [*known, *interrupted, another], ("-e", f"__maintenance_by={by}"))
+    assert other == [[], ENDED[by][1][2]]
     firsts, seconds = found[: len(known)], found[len(known) :]
     for (_mark, names, foreign), first, [again, _foreign] in zip(ENDED[by], firsts, seconds, strict=True):
         assert first == [[{"name": name, "uuid": f"{name}-uuid", "state": "running"} for name in names], foreign]
         expected = {*names} if foreign else {*names, "manual"}
         assert {one["name"] for one in again} == expected, "those that an interrupted run has not started"
+
+
+def test_a_guest_that_cannot_start_when_a_maintenance_ends_is_not_forgotten(tmp_path: Path) -> None:
+    """It is on its way, or not complete, at that moment: a later run starts it, but not at the end of a later maintenance."""
+    stopped = ["stopped-uuid", "moving-uuid", "half-uuid", "gone-uuid", "runs-uuid"]
+    undrained = {"host": {"boot_id": "b1", "guests": GUESTS, "maintenance": {**MARK, "stopped": stopped}}}
+    off = ["moving-uuid", "half-uuid"]
+    left, complete = notes_of({"off": off}), [{**one, "moving": None, "unfinished": False} for one in GUESTS]
+    ended = {"host": {"boot_id": "b1", "guests": GUESTS, "maintenance": None}}
+    finished = {"host": {"boot_id": "b1", "guests": complete, "maintenance": None}}
+    later = {"host": {"boot_id": "b1", "guests": complete, "maintenance": MARK}}
+    notes = [
+        task("undrain", name)["ansible.builtin.copy"]["content"].removeprefix("{{").removesuffix("}}")
+        for name in ("Note the guests that will start", "Note the guests that stay off")
+    ]
+    cases: list[dict[str, t.Any]] = [
+        {**ALONE, "__maintenance_undrained": undrained},
+        *({**ALONE, "__maintenance_undrained": one, "__maintenance_left": left} for one in (ended, finished, later)),
+    ]
+    expression = f"[{', '.join(notes)}, __maintenance_forgotten]"
+    found = each(tmp_path, expression, FILES, cases, ("-e", "__maintenance_by=drain"))
+    assert [[json.loads(note) if isinstance(note, str) else note for note in one] for one in found] == [
+        [["stopped-uuid", *off], {"off": off}, []],
+        [off, {"off": off}, []],
+        [off, {"off": []}, []],
+        [["stopped-uuid"], {"off": []}, ["moving", "half"]],
+    ]
+    assert "__maintenance_left_off | length == 0" in task("undrain", "Forget them")["when"]
+
+
+def test_a_guest_that_runs_elsewhere_does_not_start_when_a_maintenance_ends(tmp_path: Path) -> None:
+    """Somebody has restored it there while its host was dead. Nobody knows that of a host which does not answer."""
+    undrained = {"host": {"boot_id": "b1", "guests": GUESTS[:1], "maintenance": BEFORE}}
+    restored = {"domains": [{"name": "auto", "uuid": "auto-uuid", "state": "running", "protected": False}]}
+    expression = "[__maintenance_to_start | map(attribute='name'), __maintenance_left_off | map(attribute='why')]"
+    stopped = {"results": [{"name": "auto"}]}
+
+    def found(other: dict[str, t.Any], **more: t.Any) -> t.Any:
+        hosts = {"h1": {"__maintenance_undrained": undrained, **more}, "h2": {"__maintenance_elsewhere": other}}
+        known = {"maintenance_host": "h1", "maintenance_group": "hyper", "maintenance_gone": [], **more}
+        inventory = json.dumps({"hyper": {"hosts": hosts}})
+        arguments = ("-e", "__maintenance_by=drain")
+        return value(tmp_path, expression, FILES, known, host="h1", inventory=inventory, arguments=arguments)
+
+    assert found({"domains": []}) == [["auto"], []]
+    (names, [why]) = found(restored)
+    assert names == [] and "it is running on h2" in why
+    (names, [why]) = found({"unreachable": True})
+    assert names == [] and "-e gone=h2 -e confirm=h2" in why
+    assert found({"unreachable": True}, maintenance_gone=["h2"]) == [["auto"], []]
+    assert found({"unreachable": True}, __maintenance_shut_down=stopped) == [["auto"], []], "it ran here just now"
 
 
 def test_a_guest_is_not_sent_again_where_it_could_not_go(tmp_path: Path) -> None:
@@ -191,3 +255,78 @@ def test_what_other_runs_change_is_planned_for_again(
         return value(tmp_path, "__maintenance_picture", FILES, known, host="h1", inventory=inventory)
 
     assert (picture(**change) != picture()) is again
+
+
+@pytest.mark.parametrize(
+    ("mark", "guests", "left", "is_asked"),
+    [
+        (BEFORE, ["auto"], None, True),
+        (BEFORE, ["runs", "manual", "moving", "half"], None, False),
+        (MARK, ["auto"], None, False),
+        (MARK, ["stopped"], None, True),
+        (MARK, ["manual"], ["manual-uuid"], True),
+        (MARK, ["manual"], {"off": ["manual-uuid"]}, False),
+        (None, ["manual"], {"off": ["manual-uuid"]}, True),
+        (None, ["auto", "manual"], None, False),
+    ],
+)
+def test_other_hosts_are_connected_to_only_if_a_guest_is_to_start(
+    tmp_path: Path, mark: dict[str, t.Any] | None, guests: list[str], left: object, is_asked: bool
+) -> None:
+    """A dead one is no matter of a maintenance after which nothing starts."""
+    there = [guest for guest in GUESTS if guest["name"] in guests]
+    own: dict[str, t.Any] = {
+        "__maintenance_undrained": {"host": {"boot_id": "b1", "guests": there, "maintenance": mark}}
+    }
+    own.update({} if left is None else {"__maintenance_left": notes_of(left)})
+    known = {"maintenance_host": "h1", "maintenance_group": "hyper", "maintenance_gone": []}
+    inventory = json.dumps({"hyper": {"hosts": {"h1": own, "h2": {}}}})
+    look, ask = task("undrain", "Look at the host"), task("undrain", "Ask the other hypervisors which guests run there")
+    expression = f"[{look['when']}, {ask['when']}]"
+    found = values(tmp_path, expression, FILES, known, inventory, ("-e", "__maintenance_by=drain"))
+    assert found == {"h1": [True, False], "h2": [False, is_asked]}
+    assert ask["ignore_unreachable"] is True and ask["failed_when"] is False, "the end tells what was not done"
+
+
+def test_an_undrain_that_may_not_have_started_all_fails_at_its_end(tmp_path: Path) -> None:
+    """With `--limit`, too, which is named; a guest that runs elsewhere is no failure."""
+    undrained = {"host": {"boot_id": "b1", "guests": GUESTS[:1], "maintenance": BEFORE}}
+    *_before, last = yaml.safe_load((ROLES / "maintenance/tasks/undrain.yml").read_text())
+    check = last["ansible.builtin.assert"]
+    assert check["fail_msg"] == "{{ __maintenance_off_text }}", "what can be done is done"
+    runs = {"domains": [{"name": "auto", "uuid": "auto-uuid", "state": "running"}]}
+
+    def found(other: dict[str, t.Any], *arguments: str) -> tuple[str, bool]:
+        hosts = {"h1": {"__maintenance_undrained": undrained}, "h2": {"__maintenance_elsewhere": other}}
+        known = {"maintenance_host": "h1", "maintenance_group": "hyper", "maintenance_gone": []}
+        inventory = json.dumps({"hyper": {"hosts": hosts}})
+        expression = f"[__maintenance_off_text | join(' | '), not ({check['that']})]"
+        arguments = ("-e", "__maintenance_by=drain", *arguments)
+        told, failed = value(tmp_path, expression, FILES, known, host="h1", inventory=inventory, arguments=arguments)
+        return told, failed
+
+    told, failed = found({"unreachable": True})
+    assert failed and "-e gone=h2" in told
+    told, failed = found({}, "--limit", "h1")
+    assert failed and "omit --limit, which excludes h2" in told and "gone=" not in told
+    told, failed = found(runs)
+    assert not failed and "it is running on h2" in told
+
+
+def test_a_host_that_limit_excludes_is_refused(tmp_path: Path) -> None:
+    """Otherwise a play ended without a word."""
+    (check,) = yaml.safe_load((ROLES / "maintenance/tasks/check_host.yml").read_text())
+    asked = check["ansible.builtin.assert"]
+    known = {**check["vars"], "maintenance_group": "hyper", "told": asked["fail_msg"]}
+    inventory = json.dumps({"hyper": {"hosts": {"h1": {}, "h2": {}}}})
+    expression = f"[[{', '.join(f'({one})' for one in asked['that'])}], told]"
+    for host, holds, text in [
+        ("h1", True, ""),
+        ("h2", False, "--limit excludes h2; omit --limit"),
+        ("h3", False, "Specify"),
+    ]:
+        known["maintenance_host"] = host
+        found, told = value(
+            tmp_path, expression, [], known, host="h1", inventory=inventory, arguments=["--limit", "h1"]
+        )
+        assert all(found) is holds and (holds or told.startswith(text)), host

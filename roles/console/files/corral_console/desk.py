@@ -177,7 +177,7 @@ class Desk:
         """Why a job that waited must not begin: meanwhile, its user may have lost the right. None: cannot tell."""
         try:
             user = self.accounts.find(job.request["user"])
-            request = order(*job.asks(), self.config.hosts).request
+            request = order(*job.asks(self.config.hosts)).request
         except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
             return str(problem)
         except sqlite3.Error as error:

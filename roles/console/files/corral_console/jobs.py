@@ -32,7 +32,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.os_errors impo
 from . import policy, room, strict
 from .config import PolicyConfig
 from .durable import RESERVE, replace
-from .order import Order, Seen
+from .order import Order, Others, Seen
 from .store import Store
 
 __all__ = ["ACTIVE", "LEAST_JOBS", "ROOM_MIB", "Busy", "Job", "Jobs", "TooMany", "Unrecorded"]
@@ -41,7 +41,7 @@ ACTIVE, _ENDED = ("waiting", "running"), ("succeeded", "failed", "cancelled")
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}", re.ASCII)
 # The parts of a request. Those that are missing in one of another version are empty, except the first ones.
 _NEEDED: dict[str, t.Any] = {"action": "", "user": "", "created": 0, "arguments": {}, "secret": []}
-_OTHERS: dict[str, t.Any] = {name: [] for name in ("guests", "expected", "hosts", "exclusive", "shared")}
+_OTHERS: dict[str, t.Any] = {name: [] for name in ("guests", "expected", "originals", "hosts", "exclusive", "shared")}
 _PARTS = {**_NEEDED, **_OTHERS, "check": False, "creates": "", "values": {}}
 _LOG = logging.getLogger(__name__)
 _LOG_BYTES = 256 << 10  # of a log, at once
@@ -93,13 +93,16 @@ class Job:
         """Its place in the order in which jobs were made, whatever the clock said."""
         return _whole(self.request.get("number")) or 0, self.id
 
-    def asks(self) -> tuple[dict[str, t.Any], tuple[Seen, ...]]:
-        """What was asked for, and the guests as they were then, to be judged anew."""
-        request = self.request
-        guests = [
-            Seen(one["uuid"], one["name"], one["host"], "", tuple(one.get("tags", []))) for one in request["expected"]
-        ]
-        return {"action": request["action"], "arguments": request["arguments"], "check": True}, tuple(guests)
+    def asks(self, hosts: t.Collection[str]) -> tuple[dict[str, t.Any], tuple[Seen, ...], t.Collection[str], Others]:
+        """What was asked for, the guests as they were then, the hypervisors and the guest that is copied, to be judged
+        anew.
+        """
+        given = {**{key: self.request[key] for key in ("action", "arguments")}, "check": True}
+        guests, originals = (
+            tuple(Seen(one["uuid"], one["name"], one["host"], "", tuple(one.get("tags", []))) for one in kept)
+            for kept in (self.request["expected"], self.request["originals"])
+        )
+        return given, guests, hosts, Others(originals=originals or None)
 
     def look(self) -> bool:
         """Read the files of the job again; return whether anything has changed."""
@@ -389,7 +392,8 @@ def _request(order: Order, user: str, now: float) -> dict[str, t.Any]:
         "guests": [
             {"uuid": uuid, "name": name} for uuid, name in dict.fromkeys((one.uuid, one.name) for one in order.guests)
         ],
-        "expected": [{key: getattr(one, key) for key in ("name", "uuid", "host", "tags")} for one in order.guests],
+        "expected": [*map(_seen, order.guests)],
+        "originals": [*map(_seen, order.originals)],
         "hosts": order.hosts,
         "to": order.values.get("to", order.values.get("host", "")),
         "creates": order.creates,
@@ -400,6 +404,10 @@ def _request(order: Order, user: str, now: float) -> dict[str, t.Any]:
         "exclusive": order.exclusive,
         "shared": order.shared,
     }
+
+
+def _seen(guest: Seen) -> dict[str, t.Any]:
+    return {"name": guest.name, "uuid": guest.uuid, "host": guest.host, "tags": guest.tags}
 
 
 def _environment(config: PolicyConfig) -> dict[str, str]:
@@ -467,7 +475,10 @@ def _found(path: Path) -> Job | None:
 def _odd_guests(request: t.Mapping[str, t.Any]) -> list[str]:
     good = {
         "guests": all(_is_guest(each, "name", "uuid") for each in request["guests"]),
-        "expected": all(_is_guest(each, "name", "uuid", "host") for each in request["expected"]),
+        **{
+            part: all(_is_guest(each, "name", "uuid", "host") for each in request[part])
+            for part in ("expected", "originals")
+        },
     }
     return [name for name, right in good.items() if not right]
 

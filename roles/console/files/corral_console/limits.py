@@ -142,6 +142,8 @@ def _not_with(part: GivenOption) -> str:
 
 def _all_match(part: GivenOption, patterns: t.Sequence[str]) -> bool:
     values = part.value if isinstance(part.value, list) else [part.value]
+    if isinstance(part.value, dict) and part.reach and part.reach.name == "pool":
+        values = [*part.value.values()]  # a pool for each disk of the guest
     return EVERYTHING in patterns or all(
         isinstance(each, (str, int, float)) and matches(_text(each), patterns) and not _leads_elsewhere(_text(each))
         for each in values

@@ -84,6 +84,7 @@ class Order:
     secret: tuple[str, ...]  # names of arguments whose values are hidden
     exclusive: tuple[str, ...]  # locks: no other job may have them, exclusive or shared
     shared: tuple[str, ...]  # locks: no other job may have them exclusive
+    originals: tuple[Seen, ...] = ()  # the guest that is copied
     omitted: tuple[str, ...] = ()  # names of guests that a pattern matches, and that no argument can name
 
 
@@ -153,6 +154,7 @@ def order(
         ),
         secret=tuple(action_arguments.withheld(action, arguments)),
         exclusive=_exclusive(action, values, guests, hosts),
+        originals=original,
         omitted=tuple(one.name for one in omitted),
         shared=tuple(sorted({f"host:{host}" for host in (*named, *(one.host for one in guests))})),
     )

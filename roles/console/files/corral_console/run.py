@@ -186,7 +186,12 @@ def _aborting(request: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
     values = request["values"]
     if request["action"] != "migrate" or request["check"] or not values.get("to"):
         return None
-    return {**request, "values": {"guest": values["guest"], "to": values["to"], "options": {"state": "aborted"}}}
+    there = [{**one, "host": values["to"]} for one in request["expected"]]  # it may just have arrived
+    return {
+        **request,
+        "expected": [*request["expected"], *there],
+        "values": {"guest": values["guest"], "to": values["to"], "options": {"state": "aborted"}},
+    }
 
 
 def _problem(place: Place, request: t.Mapping[str, t.Any], recorder: Recorder) -> str:

@@ -26,7 +26,7 @@ from ansible_collections.corral.virt.plugins.module_utils._guest import run_desc
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import events, states, statistics
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import ACTIVE
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import BACKED
 
 from . import mark
@@ -248,8 +248,8 @@ class Watcher:
             card.update(
                 name=card["name"][:_LONGEST_NAME],
                 title=card["title"][:_LONGEST_TEXT],
-                tags=[tag[:_LONGEST_NAME] for tag in brief.tags(record)[:_MOST_TAGS]],
-                moving=brief.moving(record, one.uuid),
+                tags=[tag[:_LONGEST_NAME] for tag in stdlib_reader.tags(record)[:_MOST_TAGS]],
+                moving=stdlib_reader.moving(record, one.uuid),
                 snapshots=_snapshots(one),
                 backup=_backup(one, record),
             )
@@ -333,7 +333,7 @@ def _backup(one: events.Figures, record: str | None) -> dict[str, int | None]:
     """When the guest was backed up and proven last, and how old that may be by its tags; not the ages, as above."""
     noted, due = (
         xml_backup_record.read(states.record(one.domain, BACKED), one.uuid),
-        xml_backup_record.due(brief.tags(record)),
+        xml_backup_record.due(stdlib_reader.tags(record)),
     )
     return {"at_s": noted.at_s, "proven_s": noted.proven_s, "every_s": due[0], "proven_every_s": due[1]}
 

@@ -236,7 +236,7 @@ def _refused(desk: Desk, caller: Caller, job: Job) -> str:
     hosts = tuple(desk.config.hosts)
     if job.asked is None or job.asked[0] != hosts:
         try:
-            job.asked = hosts, order(*job.asks(), hosts).request
+            job.asked = hosts, order(*job.asks(hosts)).request
         except BadOrder as problem:  # one of its hosts is none of the hypervisors any more
             return str(problem)
     return policy.refusal(desk.rules, caller.who, job.asked[1])

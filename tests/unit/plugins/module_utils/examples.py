@@ -15,5 +15,6 @@ FEW = os.environ.get("CORRAL_EXAMPLES") == "few"
 def examples(count: int, **more: t.Any) -> settings:
     """Settings of a test that has so many examples."""
     few: dict[str, t.Any] = {"derandomize": True} if FEW else {}
-    more.setdefault("suppress_health_check", [HealthCheck.too_slow])  # of a busy machine
+    if FEW:
+        more.setdefault("suppress_health_check", [HealthCheck.too_slow])  # of a busy machine
     return settings(max_examples=count // 2 if FEW else count, deadline=None, **few, **more)

@@ -16,6 +16,8 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     plan_backup_info,
     plan_instant_restore,
     plan_repository,
+    run_backup,
+    run_backup_info,
     xml_backup,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
@@ -38,6 +40,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup im
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_info import BackupPolicy, KnownGuest
 from ansible_collections.corral.virt.plugins.module_utils._backup.plan_backup_steps import (
+    CopyDisk,
     DeletePoint,
     DropCheckpoint,
     FinishPoint,
@@ -49,6 +52,8 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backup_record import BackupNote, seconds
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk
 from ansible_collections.corral.virt.plugins.module_utils._guest import run_summary
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_qemu_img
+from ansible_collections.corral.virt.plugins.module_utils._system import locks
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.plugins.plugin_utils._report import tables
@@ -119,6 +124,7 @@ class Host:
     standing: str | None = None
     rotten: t.Collection[str] = ()
     in_the_clear: str = ""
+    repository_id: str = REPOSITORY
 
     def guest(self, name: str) -> FoundGuest | None:
         live = self.xml if self.running else None
@@ -132,7 +138,7 @@ class Host:
         return self.in_the_clear
 
     def repository(self, _path: str) -> Repository:
-        return Repository(REPOSITORY, self.points, self.broken, self.unfinished, {}, self.pins)
+        return Repository(self.repository_id, self.points, self.broken, self.unfinished, {}, self.pins)
 
     def disks(self, _xml: str) -> tuple[GuestDisk, ...]:
         return self.all_disks
@@ -299,6 +305,32 @@ def test_a_guest_that_is_off_is_copied_unless_nobody_has_written() -> None:
     assert planned(Host((*chain(1), off))).point.disks[0].parent == ident(1), "its bitmap went on"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    "device",
+    [VDA._replace(path="/dev/vg/g", type="block", format="raw"), VDA._replace(path="/dev/vg/g", format="raw")],
+    ids=["block", "file"],
+)
+def test_a_device_is_always_copied(device: GuestDisk) -> None:
+    """Its node in /dev does not tell whether anybody has written: a mount or another host leaves it as it is."""
+    off = point(3, stored(source="/dev/vg/g", format="raw"), checkpoint=None, running=False)
+    steps = [str(step) for step in planned(Host((off,), all_disks=(device,), running=False)).steps]
+    assert steps[1] == "copy disk vda of g (all, as the guest is off)"
+    both = dataclasses.replace(off, disks=(stored(), dataclasses.replace(off.disks[0], target="vdb")))
+    assert planned(Host((both,), all_disks=(VDA, device._replace(target="vdb")), running=False)).point
+
+
+def test_a_device_that_is_written_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (node := tmp_path / "node").touch()
+    counters = iter(["100", "108"])
+    monkeypatch.setattr(locks, "sectors_written", lambda _path: next(counters))
+    monkeypatch.setattr(files_qemu_img, "convert", lambda *_paths, **_options: None)
+    work = run_backup._Work(None, spec(), {}, None)
+    off = point(3, stored(source=str(node)), checkpoint=None, running=False)
+    work.copy(CopyDisk("g", UUID, off, "vda", str(node), "raw", "all"))
+    with pytest.raises(Refused, match=f"{node} was written while it was copied; run again"):
+        work.finish(FinishPoint("g", UUID, off))
+
+
 def test_a_clock_that_went_back_does_not_change_the_order() -> None:
     made = planned(Host(chain(1, 29), clock=NOW_S - 20 * DAY_S)).point
     assert made and made.created_s == point(29).created_s + 1
@@ -359,7 +391,10 @@ def test_an_encrypted_repository_is_one_now() -> None:
 
 
 def test_an_empty_directory_is_a_repository_only_for_who_writes() -> None:
-    assert plan_repository.checked_repository("/", RepositoryFacts(True, None, (), "/"), "cannot", new=True)
+    itself = RepositoryFacts(True, None, (), STORE, closes_itself=True)
+    assert plan_repository.checked_repository(STORE, itself, "cannot", new=True)
+    with pytest.raises(Refused, match="cannot pass through /srv/b"):
+        plan_repository.checked_repository(STORE, itself._replace(marker=MARKER), "cannot", new=True)
     with pytest.raises(Refused, match=r"has no corral-backup\.json; mount"):
         plan_repository.checked_repository(STORE, RepositoryFacts(True), "cannot")
     readable = RepositoryFacts(True, MARKER, (), "/srv", is_open=True)
@@ -427,6 +462,99 @@ def test_old_points_go_and_none_that_a_kept_one_stands_on() -> None:
     assert deleted(Host(off, running=False, file=(7, 6, 1)), daily=1) == [ident(21), ident(20)], "changes go on from 2"
 
 
+def test_a_damaged_point_holds_what_it_stands_on() -> None:
+    """One of its disks may be whole, and so may be that disk of the points above."""
+    broken = (BrokenPoint(ident(2), UUID, "its file vdb.qcow2 is missing", frozenset({ident(1)})),)
+    over = point(3, stored(reason="", parent=ident(2)))
+    seen = Host((point(1), over, *chain(10, 11)), broken=broken)
+    assert deleted(seen, daily=1) == [ident(3)]
+    assert deleted(dataclasses.replace(seen, broken=()), daily=1) == [ident(3), ident(1)]
+    with pytest.raises(Refused, match=f"cannot delete backup {ident(1)} of g: {ident(2)} holds only what was changed"):
+        planned(seen, point=ident(1))
+    with pytest.raises(Refused, match="it has changed meanwhile"):
+        plan_backup.check_same_point(DeletePoint("g", UUID, point(1)), [point(1), *broken])
+
+
+def test_a_damaged_point_is_deleted_by_its_id() -> None:
+    broken = BrokenPoint(ident(3), UUID, "its file vda.qcow2 is missing", frozenset({ident(1)}))
+    seen = Host(chain(1, 2), broken=(broken, BrokenPoint(ident(3), "another", "its manifest is damaged")))
+    assert planned(seen, point=ident(4)).steps == ()
+    [step] = planned(seen, point=ident(3)).steps
+    assert str(step) == f"delete backup {ident(3)} of g (damaged: its file vda.qcow2 is missing)"
+    step = t.cast(DeletePoint, step)
+    plan_backup.check_same_point(step, [*chain(1, 2), broken])
+    with pytest.raises(Refused, match="it has changed meanwhile"):
+        plan_backup.check_same_point(step, [*chain(1, 2), broken._replace(why="its file vda.qcow2 has 1 bytes")])
+    above = (*chain(1, 2), point(4, stored(parent=ident(3))))
+    with pytest.raises(Refused, match=f"{ident(4)} holds only what was changed"):
+        planned(dataclasses.replace(seen, points=above), point=ident(3))
+    pins = {ident(3): (Pin("i", "u", "h2", NOW_S),)}
+    with pytest.raises(Refused, match="i on the host with UUID h2 runs on it"):
+        planned(dataclasses.replace(seen, pins=pins), point=ident(3))
+
+
+def test_a_damaged_point_keeps_its_pins_and_goes_with_its_folder(tmp_path: Path) -> None:
+    place = tmp_path / UUID / ident(3)
+    place.mkdir(parents=True)
+    pin = Pin("i", "u", "h2", NOW_S)
+    (place / "instant-u.json").write_text(text_of(pin))
+    found = files_repository.read(str(tmp_path), MARKER)
+    assert found.pins == {ident(3): (pin,)}
+    files_repository.delete(str(tmp_path), found.broken[0])
+    assert list((tmp_path / UUID).iterdir()) == []
+
+
+def test_backups_of_a_guest_that_is_gone_are_told() -> None:
+    """Only their folder can be deleted, and only by hand: no guest has a lock that other runs respect."""
+    only = dataclasses.replace(point(1), guest="gone")
+    broken = BrokenPoint(ident(2), UUID, "it has no manifest")
+    for seen, name, ident_ in ((Host((only,)), "gone", ident(1)), (Host(broken=(broken,)), "other", ident(2))):
+        with pytest.raises(
+            NotFound, match=rf"there is no such guest here; .*in /srv/b/{UUID}.*\(rm -r /srv/b/{UUID}\)"
+        ):
+            plan_backup.scene(BackupSpec(name, STORE, ident_), seen)
+    for place in (PLACE, RepositoryFacts(False), RepositoryFacts(True)):
+        with pytest.raises(NotFound, match=r"there is no such guest here; [^/]*$"):
+            plan_backup.scene(BackupSpec("gone", STORE, ident(9)), Host((only,), place=place))
+
+
+def test_a_damaged_point_with_a_manifest_tells_what_it_stands_on(tmp_path: Path) -> None:
+    made = point(2, stored("vda", parent=ident(1), stored_bytes=1), stored("vdb", parent=ident(1)))
+    place = tmp_path / UUID / made.id
+    place.mkdir(parents=True)
+    for text, files, expected in (
+        (
+            text_of(made),
+            ("vda.qcow2",),
+            BrokenPoint(made.id, UUID, "its file vda.qcow2 has 0 bytes instead of 1", frozenset({ident(1)})),
+        ),
+        ("{", (), BrokenPoint(made.id, UUID, "its manifest is damaged")),
+    ):
+        (place / "manifest.json").write_text(text)
+        for name in files:
+            (place / name).touch()
+        [found] = files_repository.read(str(tmp_path), MARKER).broken
+        assert found._replace(why=found.why.partition(" (")[0]) == expected
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_clock_that_was_ahead_prunes_nothing(running: bool) -> None:
+    """The next points get times right after that one: they would take each other's place, and that of all before."""
+    days = (*chain(1, 2), *chain(10, 11))
+    ahead = dataclasses.replace(point(12, checkpoint=None, running=False), created_s=NOW_S + 300 * DAY_S)
+    after = dataclasses.replace(point(13, checkpoint=None, running=False), created_s=ahead.created_s + 1)
+    seen = Host((*days, ahead, after), running=running)
+    keep = {"daily": 1}
+    assert deleted(seen, **keep) == []
+    assert planned(seen, keep=keep).notes[-1] == (
+        f"backup {ident(12)} is dated in the future; set the clock, or delete it and the later ones (state: absent); "
+        "nothing is pruned"
+    )
+    assert planned(seen).notes == () or "future" not in planned(seen).notes[-1], "nothing is asked to go"
+    soon = dataclasses.replace(ahead, created_s=NOW_S + DAY_S)
+    assert deleted(Host((*days, soon), running=running), **keep)
+
+
 @pytest.mark.parametrize(
     ("host", "age_s", "standing", "held"),
     [
@@ -474,6 +602,57 @@ def test_a_guest_that_runs_on_a_backup_gets_none() -> None:
         xml.replace(f"<uuid>{UUID}", "<uuid>u").replace("e>g<", "e>h<").replace(sealed(UUID), sealed("u"))
     )
     assert xml_backup_record.held(xml.replace(f"<uuid>{UUID}", "<uuid>u")) == "", "the note of another guest"
+
+
+def noted(**more: t.Any) -> str:
+    """A guest with a backup in the repository of these tests."""
+    note = BackupNote(ident(9), 7, repository=STORE, repository_id=REPOSITORY, host=HOST)._replace(**more)
+    text = xml_backup_record.document(note, UUID).replace("<guest", "<b:guest xmlns:b='urn:corral:virt:backup:1'")
+    return f"<domain><uuid>{UUID}</uuid><metadata>{text}</metadata><devices/></domain>"
+
+
+OTHER_MARKER = RepositoryFacts(True, json.dumps({"version": 1, "id": "another"}))
+
+
+@pytest.mark.parametrize(
+    ("facts", "asked", "found"),
+    [
+        ({}, {}, "is empty"),
+        ({"place": OTHER_MARKER}, {}, "has none of its backups"),
+        ({}, {"full": True}, ""),
+        ({"xml": noted(host="h2")}, {}, ""),
+        ({"xml": noted(repository="/srv/c")}, {}, ""),
+        ({"xml": noted(repository=None, repository_id=None, host=None)}, {}, ""),
+        ({"place": OTHER_MARKER, "points": chain(1), "repository_id": "another"}, {}, ""),
+        ({"place": PLACE}, {}, ""),
+    ],
+    ids=[
+        *("not mounted", "made by another guest's run", "on purpose", "other host", "other directory", "older note"),
+        *("two disks by turns", "all of it deleted"),
+    ],
+)
+def test_no_repository_is_made_below_a_filesystem_that_is_not_mounted(
+    facts: dict[str, t.Any], asked: dict[str, t.Any], found: str
+) -> None:
+    given: dict[str, t.Any] = {"xml": noted(), "place": RepositoryFacts(True), **facts}
+    given.setdefault("repository_id", "another" if given["place"] is OTHER_MARKER else REPOSITORY)
+    if not found:
+        assert planned(Host(**given), **asked).point
+        return
+    again = "ansible-playbook corral.virt.backup -e guest=g -e repository=/srv/b -e full=true"
+    with pytest.raises(Refused, match=f"/srv/b {found}, and held backup {ident(9)} of it; mount its .*{again}"):
+        planned(Host(**given), **asked)
+
+
+def test_the_repository_is_noted_with_the_guest(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, t.Any] = {}
+    monkeypatch.setattr(run_backup, "note", lambda _connection, _uuid, **values: told.update(values))
+    work = run_backup._Work(None, spec(), {}, None)
+    work.host = t.cast(t.Any, Host())
+    work._found = Host().guest("g")
+    assert work.note(ident(9)) == []
+    place = {"repository": STORE, "repository_id": REPOSITORY, "host": HOST}
+    assert told == {"point": ident(9), "at_s": NOW_S, **place}
 
 
 def test_what_was_seen_must_still_be_so() -> None:
@@ -611,8 +790,28 @@ def test_what_there_is_to_see_to() -> None:
     chosen = plan_backup_info.chosen(repository, ["other"])
     assert (chosen.points, chosen.broken, chosen.unfinished) == ((), (), ())
     assert plan_backup_info.chosen(repository, ["g"]) == repository == plan_backup_info.chosen(repository, None)
+    lost = Repository(REPOSITORY, (), broken, ())
+    here = [KnownGuest("g", UUID), KnownGuest("h", "u2")]
+    assert plan_backup_info.chosen(lost, ["g"], here) == lost, "by the guest of that name, as its points are damaged"
+    assert plan_backup_info.chosen(lost, [UUID]) == lost
+    assert plan_backup_info.chosen(lost, ["h"], here).broken == () == plan_backup_info.chosen(lost, ["g"]).broken
+    assert plan_backup_info.missing([UUID], lost, []) == []
     assert plan_backup_info.missing(["nobody", "here", "g"], repository, [KnownGuest("here", "u")]) == ["nobody"]
     assert plan_backup_info.missing(None, repository, []) == []
+
+
+def test_a_report_of_one_guest_tells_that_all_its_points_are_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files_repository.create(str(tmp_path))
+    (tmp_path / UUID / ident(1)).mkdir(parents=True)
+    known = [KnownGuest("g", UUID), KnownGuest("h", "u2")]
+    monkeypatch.setattr(f"{run_backup_info.__name__}.libvirt_query.of_all", lambda *_of: known)
+    options = {"repository": str(tmp_path), "missing_ok": False, "verify": False, "needs": False}
+    options |= dict.fromkeys(("every", "proven", "at", "tag"))
+    damaged = f"backup {ident(1)} of the guest with UUID {UUID} cannot be restored: it has no manifest"
+    for guests, told in ((["g"], [damaged]), ([UUID], [damaged]), (["h"], [])):
+        assert run_backup_info.read(None, {**options, "guests": guests})["problems"] == told
 
 
 def test_a_guest_with_tags_has_a_policy_of_its_own() -> None:
@@ -647,8 +846,11 @@ def test_a_guest_with_tags_has_a_policy_of_its_own() -> None:
     ) == ["h has no backup"]
 
 
+PLACED = BackupNote(repository="/srv/b", repository_id=REPOSITORY, host=HOST)
+
+
 def test_a_note_of_backups_says_what_it_said() -> None:
-    for note in (BackupNote(), BackupNote("20261125T030000Z-00000001", 7, 8), BackupNote(proven_s=9)):
+    for note in (BackupNote(), BackupNote("20261125T030000Z-00000001", 7, 8), BackupNote(proven_s=9), PLACED):
         text = xml_backup_record.document(note, UUID)
         assert xml_backup_record.read(text, UUID) == note
         assert xml_backup_record.read(text, "of a guest with a copy of the definition") == BackupNote()

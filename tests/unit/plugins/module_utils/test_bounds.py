@@ -13,7 +13,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core import units
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk, fields_domain, xml_validate
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import GuestSpec
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Items, Row, Table
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import child, make, parse, text
@@ -174,7 +174,9 @@ def test_what_others_wrote_is_left_out(place: str) -> None:
         xml = foreign(place, value)
         fields_domain.read_fields(xml)
         fields_domain.sizes(xml)
-        options = {option: output for option, output in arguments(xml, autostart=False).items() if option != "xml"}
+        options = {
+            option: output for option, output in imported(xml, autostart=False).arguments.items() if option != "xml"
+        }
         assert value not in str(options) or len(value) < 10
         for output in ({"disks": [{"name": "a", "source": "/a"}]}, {"cpu": {"mode": "host-model"}}, EVERYTHING):
             spec = wanted(

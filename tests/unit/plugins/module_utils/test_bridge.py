@@ -181,7 +181,7 @@ def test_a_port_that_is_not_there_is_refused() -> None:
     [
         (Trial("br0", running=True), True),
         (Trial("br0", running=True, result={"ok": True}), False),
-        (Trial("br0", running=False), False),
+        (Trial("br1", running=False), False),
         (None, False),
     ],
 )
@@ -193,6 +193,14 @@ def test_one_switch_at_a_time(trial: Trial | None, refused: bool) -> None:
                 plan_bridge.port(BridgeSpec("br0"), facts)
         else:
             plan_bridge.port(BridgeSpec("br0"), facts)
+
+
+def test_a_bridge_whose_trial_was_cut_off_may_be_gone_at_the_next_boot() -> None:
+    cut_off = Trial("br0", running=False)
+    with pytest.raises(Refused, match=r"whether bridge br0 on hyper1 lasts: .* ended without a result; see journalctl"):
+        plan_bridge.port(BridgeSpec("br0"), host(br0(), trial=cut_off))
+    for trial in (Trial("br1", running=False), Trial("br0", running=False, result={"ok": True})):
+        assert plan_bridge.port(BridgeSpec("br0"), host(br0(), trial=trial)) is None
 
 
 # Whoever configured it

@@ -224,6 +224,24 @@ def test_a_rollback_gives_back_what_was_there_and_says_what_is_not(host: Host, *
         assert text.startswith("it was rolled back and the host is as before: ")
 
 
+def test_what_is_taken_away_again_while_the_link_is_configured_anew_is_put_back(host: Host) -> None:
+    """A service of the distribution flushes addresses a moment after its command has ended."""
+    host.held = {("eth0", "address"): [ALIAS]}
+    looks, holds = 0, host.holds
+
+    def fewer(link: str, what: str) -> list[str]:
+        nonlocal looks
+        looks += "up_again" in host.ran and (link, what) == ("eth0", "address")
+        if looks == 2:
+            host.held.clear()
+        return holds(link, what)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host, "holds", fewer)
+        assert host.serve()["differs"] == []
+    assert "ip addr add 192.0.2.6/24 dev eth0" in host.ran and looks > 2
+
+
 def served_until_up(host: Host, *, patience: t.Sequence[str] = (), **left: list[str]) -> dict[str, t.Any]:
     """Serve on a host whose configuration brings only what is `left`."""
     ran = host.run

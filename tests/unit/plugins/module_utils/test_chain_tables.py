@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing as t
+from posixpath import normpath
 
 import pytest
 
@@ -44,7 +45,7 @@ def located(pool: str, volume: str) -> str | None:
     ],
 )
 def test_a_disk_is_one_guests_alone_when_nothing_else_is_said(disk: str, links: list[Link]) -> None:
-    assert xml_sources.links(domain(disk), located) == links
+    assert xml_sources.links(domain(disk), located, normpath) == links
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_a_disk_is_one_guests_alone_when_nothing_else_is_said(disk: str, links: 
     ],
 )
 def test_nobody_alone_writes_what_a_disk_backing_file(disk: str, links: list[Link]) -> None:
-    assert xml_sources.links(domain(disk), located) == links
+    assert xml_sources.links(domain(disk), located, normpath) == links
 
 
 @pytest.mark.parametrize(
@@ -83,12 +84,12 @@ def test_nobody_alone_writes_what_a_disk_backing_file(disk: str, links: list[Lin
     ],
 )
 def test_a_disk_that_is_being_copied_is_written_in_two_places(mirror: str, links: list[Link]) -> None:
-    assert xml_sources.links(domain(f"<disk>{VDA}<mirror>{mirror}</mirror></disk>"), located) == links
+    assert xml_sources.links(domain(f"<disk>{VDA}<mirror>{mirror}</mirror></disk>"), located, normpath) == links
 
 
 def test_all_disks_are_listed() -> None:
     assert xml_sources.links(
-        domain(f"<disk>{VDA}</disk>", "<disk><source file='/b'/><target dev='vdb'/></disk>"), located
+        domain(f"<disk>{VDA}</disk>", "<disk><source file='/b'/><target dev='vdb'/></disk>"), located, normpath
     ) == [
         Link("/a", "vda"),
         Link("/b", "vdb"),
@@ -130,8 +131,8 @@ def test_what_a_disk_backing_file_is_forgotten(path: str, kept: t.Sequence[str] 
         f"<disk>{VDA}{DEEP}</disk>",
         "<disk><source pool='fast' volume='data.qcow2'/><target dev='vdb'/><backingStore/></disk>",
     )
-    found = xml_sources.without_below(xml, path, located)
-    links = None if found is None else [link.path for link in xml_sources.links(found, located)]
+    found = xml_sources.without_below(xml, path, located, normpath)
+    links = None if found is None else [link.path for link in xml_sources.links(found, located, normpath)]
     assert links == (None if kept is None else ["/a", *kept, "/fast/data.qcow2"])
 
 
@@ -139,5 +140,5 @@ def test_an_empty_end_of_a_chain_is_forgotten_too() -> None:
     xml = domain(
         f"<disk>{VDA}<backingStore/></disk>", "<disk><source file='/b'/><target dev='vdb'/><backingStore/></disk>"
     )
-    found = xml_sources.without_below(xml, "/a", located)
+    found = xml_sources.without_below(xml, "/a", located, normpath)
     assert found and found.count("<backingStore") == 1

@@ -141,7 +141,10 @@ def test_a_metalink_tells_the_digest_of_the_whole_file(text: str) -> None:
             "<metalink><file name='img.qcow2'><hash type='sha-1'>00</hash></file></metalink>",
             "of img.qcow2, only sha-1;",
         ),
-        (f"<metalink><file name='x'><hash type='sha-256'>{A}</hash></file></metalink>", "or sha256 of img.qcow2;"),
+        (
+            f"<metalink><file name='x'><hash type='sha-256'>{A}</hash></file></metalink>",
+            "or sha256 of img.qcow2; check that it is the right list",
+        ),
         ("\n<!DOCTYPE html><html>", "is an HTML page, not a list"),
         ("<?xml version='1.0'?><Error/>", "is an XML document, not a list"),
         (f"# BLAKE2B\n{LONG}  img.qcow2", "contains no sha512, sha384 or sha256 of img.qcow2, only blake2b;"),

@@ -162,7 +162,7 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
     (
         wanted("rebased", base=ANY),
         here(backing="/old", uses=(DEFINED, OFF)),
-        f"Forget web1; RebaseDisk {BASE} = 4G on {BASE}",
+        f"Forget web1 u1; RebaseDisk {BASE} = 4G on {BASE}",
     ),
     (wanted("rebased", base=ANY, format="raw"), here(format="raw", backing="/old"), "Refused"),
     (wanted("rebased", base=image(chain=(BASE, DISK))), here(backing="/old"), "Refused"),
@@ -183,7 +183,7 @@ CASES: list[tuple[CloneSpec, FoundDisk, str]] = [
     (wanted("flattened"), here(backing=BASE), "Flatten = 4G"),
     (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,)), "Pull web1 u1 vda 60 = 4G"),
     (wanted("flattened", timeout_s=60), here(backing=BASE, uses=(RUNS,), locked=True), "Pull web1 u1 vda 60 = 4G"),
-    (wanted("flattened"), here(backing=BASE, uses=(DEFINED,)), "Forget web1; Flatten = 4G"),
+    (wanted("flattened"), here(backing=BASE, uses=(DEFINED,)), "Forget web1 u1; Flatten = 4G"),
     *((wanted("flattened"), here(backing=BASE, **more), "Refused") for more in HINDERED),
     (wanted("flattened"), here(backing=BASE, uses=(RUNS,), snapshots=True), "Refused"),
     # removed

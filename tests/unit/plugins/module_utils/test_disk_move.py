@@ -18,10 +18,9 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import Mark, MoveSpec
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_place import DiskFile
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record
-from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest
+from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import FoundGuest, owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define, DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import ThinPool, VolumeGroup
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_steps import owner_tag
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 
@@ -239,7 +238,8 @@ def test_a_copy_that_was_interrupted() -> None:
         ({"files": FILE._replace(backing="base", backing_format="raw")}, "names its backing file without a directory"),
         ({"files": FILE._replace(backing="/base")}, "which format its backing file /base has"),
         ({"users": {OLD: "guest h"}}, "guest h uses /images/g-system.qcow2, too"),
-        ({"there": (OLD, NEW)}, "exists, and is no part of this move"),
+        ({"there": (OLD, NEW)}, "exists, and is no part of this move; rename or remove it if no other host uses it"),
+        ({"there": (OLD, NEW), "users": {NEW: "guest h"}}, "exists, and guest h uses it; choose another pool"),
         ({"there": (OLD, NEW), "marked": (MARK.text(), None)}, "exists, and is no part of this move"),
         ({"there": (OLD, NEW), "marked": (MARK.text(), PART), "users": {NEW: "guest h"}}, "and guest h uses it"),
         ({"free": 1024**2}, "it takes 40 MiB, and 1 MiB are free there"),
@@ -248,6 +248,28 @@ def test_a_copy_that_was_interrupted() -> None:
 def test_what_cannot_move(host: dict[str, t.Any], told: str) -> None:
     with pytest.raises((Refused, NotFound), match=told):
         plan_disk_move.plan(SPEC, Host(**host))
+
+
+LUKS = "<encryption format='luks'><secret type='passphrase' uuid='2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2'/></encryption>"
+IN_SOURCE = document(form="raw").replace(f'"{OLD}"/>', f'"{OLD}">{LUKS}</source>')
+
+
+@pytest.mark.parametrize("xml", [document(form="raw", more=LUKS), IN_SOURCE])
+def test_an_encrypted_disk_moves_only_as_the_file_that_it_is(xml: str) -> None:
+    """libvirt's LUKS disks are raw, so their first bytes are not read; what QEMU copies of them is the plain content."""
+    assert "<encryption" in xml
+    raw = FILE._replace(format="raw")
+    for spec, live in (
+        (dataclasses.replace(SPEC, format="qcow2"), None),
+        (dataclasses.replace(SPEC, pool="lvm"), None),
+        (SPEC, xml),
+    ):
+        with pytest.raises(
+            Refused, match="it is encrypted, and its copy would not be; shut the guest down, and move it"
+        ):
+            plan_disk_move.plan(spec, Host(stored=xml, live=live, files=raw))
+    (define,) = [one for one in plan_disk_move.plan(SPEC, Host(stored=xml, files=raw)).steps if isinstance(one, Define)]
+    assert NEW in define.xml and "<encryption" in define.xml
 
 
 def test_checkpoints_of_backups_do_not_hold_a_disk() -> None:

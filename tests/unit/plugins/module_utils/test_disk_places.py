@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_disk
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import PLACES
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
 from ansible_collections.corral.virt.tests.unit.plugins.module_utils import option_samples
 
@@ -54,7 +54,7 @@ def guest(way: str) -> t.Any:
 
 def place(xml: str) -> dict[str, t.Any]:
     """What an import says of where the bytes are."""
-    [entry] = arguments(xml, autostart=False)["disks"]
+    [entry] = imported(xml, autostart=False).arguments["disks"]
     return {option: entry[option] for option in PLACES if option in entry}
 
 
@@ -138,7 +138,7 @@ def test_servers_and_login_go_when_that_is_said() -> None:
 def test_a_new_disk_comes_back_from_an_import(way: str) -> None:
     made = option_samples.grafted(guest(way), option_samples.bases()["new"]).xml
     assert place(option_samples.stored(made)) == WAYS[way]
-    assert "<disk" not in (arguments(made, autostart=False).get("xml") or "")
+    assert "<disk" not in (imported(made, autostart=False).arguments.get("xml") or "")
 
 
 @pytest.mark.parametrize("option", ["source", "volume", "url"])

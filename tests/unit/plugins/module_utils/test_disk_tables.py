@@ -48,6 +48,10 @@ ORIGIN = DiskOrigin(
 )
 
 
+# who uses files on the host
+USERS = {"/taken/web1-data.qcow2": "guest web2"}
+
+
 def xml_of(volume: Volume) -> str:
     """As `host_xml.new_volume` does it, shorter."""
     return f"<volume name='{volume.name}'/>"
@@ -73,7 +77,7 @@ VOLUME = Known({"data": DiskDevice("", "vdb", ("fast", "a"))})
 
 def planned(item: Disk, of: Known, answer: Answer | None = None) -> plan_disk.DiskPlan:
     """The plan for that one disk."""
-    return plan_disk.plan(wanted(item), of, {item.name: answer} if answer else {}, xml_of)
+    return plan_disk.plan(wanted(item), of, {item.name: answer} if answer else {}, xml_of, USERS.get)
 
 
 def told(item: Disk, of: Known, answer: Answer | None = None) -> str:
@@ -252,8 +256,8 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
         known({"data": DATA}, making=(DATA,)),
         Site(IMAGES, GIB),
         (
-            f"Refused: cannot create disk data of web1: {DATA} exists already; another run may be creating it. If not, "
-            f"remove it, or use it as it is with disks[].source: {DATA}"
+            f"Refused: cannot create disk data of web1: {DATA} exists already; another run may be creating it, or another "
+            f"host may use it. If neither, remove it, or use it as it is with disks[].source: {DATA}"
         ),
     ),
     ("ours", Disk("data"), known(owned=own(DATA)), Site(IMAGES, GIB), f"at {DATA}"),
@@ -266,13 +270,23 @@ OUTCOMES: list[tuple[str, Disk, Known, Answer | None, str]] = [
     ),
     ("ours, begun", DATA_2G, known(owned=own(DATA), making=(DATA,)), Site(IMAGES, 3 * GIB), REMADE),
     (
+        "foreign, of another guest",
+        DATA_2G,
+        Known(),
+        Site(PoolDirectory("taken", "dir", "/taken", here=True), GIB),
+        (
+            "Refused: cannot create disk data of web1: /taken/web1-data.qcow2 exists already, and guest web2 uses it; "
+            "choose another name for the guest or the disk, or another pool"
+        ),
+    ),
+    (
         "foreign",
         DATA_2G,
         known(owned=own(SYSTEM)),
         Site(IMAGES, GIB),
         (
-            f"Refused: cannot create disk data of web1: {DATA} exists already; another run may be creating it. If not, "
-            f"remove it, or use it as it is with disks[].source: {DATA}"
+            f"Refused: cannot create disk data of web1: {DATA} exists already; another run may be creating it, or another "
+            f"host may use it. If neither, remove it, or use it as it is with disks[].source: {DATA}"
         ),
     ),
 ]
@@ -338,7 +352,10 @@ def test_a_volume_is_looked_for_when_libvirt_opens_it() -> None:
         assert plan_disk.questions(wanted(item, **more), of) == questions, (of, more)
     absent = dataclasses.replace(item, state="absent")
     assert plan_disk.questions(wanted(absent), has_it) == {}
-    [kept] = plan_disk.plan(wanted(item), known({"data": DATA}, active=True), {"data": Size(GIB)}, xml_of).disks or ()
+    [kept] = (
+        plan_disk.plan(wanted(item), known({"data": DATA}, active=True), {"data": Size(GIB)}, xml_of, USERS.get).disks
+        or ()
+    )
     assert kept == item
 
 
@@ -364,7 +381,7 @@ def test_a_volume_that_is_a_device_is_raw(
 
 def test_disks_that_nobody_speaks_of_stay() -> None:
     assert plan_disk.questions(wanted(), known({"data": DATA})) == {}
-    assert plan_disk.plan(wanted(state="running"), known({"data": DATA}), {}, xml_of) == plan_disk.DiskPlan()
+    assert plan_disk.plan(wanted(state="running"), known({"data": DATA}), {}, xml_of, USERS.get) == plan_disk.DiskPlan()
 
 
 ORIGINS: list[tuple[str, dict[str, t.Any], dict[str, t.Any], str]] = [
@@ -548,7 +565,7 @@ def test_several_disks_are_one_plan() -> None:
         Disk("system", size_bytes=GIB), Disk("data", size_bytes=2 * GIB), Disk("iso", fields={"device": "cdrom"})
     )
     of = known({"data": DATA}, making=(SYSTEM, "/images/gone.qcow2", "/images/web1-seed.iso"))
-    plan = plan_disk.plan(wish, of, {"system": Site(IMAGES), "data": Size(GIB)}, xml_of)
+    plan = plan_disk.plan(wish, of, {"system": Site(IMAGES), "data": Size(GIB)}, xml_of, USERS.get)
     assert [str(step).split(" (", maxsplit=1)[0] for step in plan.steps] == [
         f"create disk {SYSTEM}",
         f"grow disk {DATA} to 2 GiB",
@@ -631,12 +648,12 @@ def test_what_is_incomplete_is_not_started(state: str, refused: bool) -> None:
             f"cannot start web1: an interrupted run left {SYSTEM}, {DATA} incomplete; list its disks again"
         )
         with pytest.raises(Refused, match=expected):
-            plan_disk.plan(wish, of, {}, xml_of)
+            plan_disk.plan(wish, of, {}, xml_of, USERS.get)
     else:
-        assert plan_disk.plan(wish, of, {}, xml_of).left == (SYSTEM, DATA)
+        assert plan_disk.plan(wish, of, {}, xml_of, USERS.get).left == (SYSTEM, DATA)
     running = dataclasses.replace(of, active=True)
-    assert plan_disk.plan(wish, running, {}, xml_of).left == (SYSTEM, DATA)
-    assert plan_disk.plan(wish, known(), {}, xml_of).left == ()
+    assert plan_disk.plan(wish, running, {}, xml_of, USERS.get).left == (SYSTEM, DATA)
+    assert plan_disk.plan(wish, known(), {}, xml_of, USERS.get).left == ()
 
 
 def test_refusals_say_which_kind_they_are() -> None:

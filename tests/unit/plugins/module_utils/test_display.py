@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_qemu
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_options import check_display
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
 OPEN = Display("vnc", ("0.0.0.0",), password=False, tls=False)
@@ -124,4 +124,4 @@ def test_a_display_whose_password_cannot_be_seen_is_no_argument(address: str, to
     """Said to the guest, the arguments would be refused, or open it where its password is gone."""
     xml = f"""<domain type='kvm'><name>web1</name><memory>1024</memory><os><type>hvm</type></os><devices>
       <graphics type='vnc' autoport='yes'><listen type='address' address='{address}'/></graphics></devices></domain>"""
-    assert ("graphics" in arguments(xml, autostart=False)) is told
+    assert ("graphics" in imported(xml, autostart=False).arguments) is told

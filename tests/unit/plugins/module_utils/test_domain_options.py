@@ -265,6 +265,11 @@ def test_the_escape_hatch_adds_once(base: str) -> None:
         ({"nic_profile": "office"}, "nic_profile of web1: profiles are merged on the controller"),
         ({"title": "a\nb"}, "title of web1: must be a single line"),
         ({"cloud_init": {"user_data": "hello"}}, "cloud-init ignores it without a first line"),
+        ({"memory": {"maximum": 1, "current": 2}}, "memory.current of web1: 2MiB is above memory.maximum, 1MiB"),
+        (
+            {"stop_on_reboot": True, "on_reboot": "restart"},
+            "stop_on_reboot of web1: it is short for on_reboot: destroy; set only one",
+        ),
     ],
 )
 def test_refusals(options: dict[str, t.Any], message: str) -> None:

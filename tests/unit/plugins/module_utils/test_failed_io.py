@@ -26,6 +26,14 @@ class Guest:
         """As libvirt tells it."""
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
+    def name(self) -> str:
+        """Its name."""
+        return "web1"
+
+    def isPersistent(self) -> bool:  # noqa: N802  as libvirt names it
+        """It has a definition."""
+        return True
+
     def resume(self) -> None:
         """Do the same again."""
         self.heard.append("resume")

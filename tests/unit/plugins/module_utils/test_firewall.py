@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._host import (
     files_firewall,
     plan_firewall,
+    plan_firewall_steps,
     plan_host_steps,
     plan_iptables,
     plan_nftables,
@@ -32,8 +33,10 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_firewall i
 
 PORTS = ("16514/tcp", "49152-49215/tcp")
 CONFIG = "/etc/nftables.conf"
-TABLE = "table inet filter {\n}\n"
+INCLUDE = f'include "{DROP_IN}"'
+TABLE = "table inet filter {\n  chain input {\n  }\n  chain forward {\n  }\n  chain strict {\n  }\n}\n"
 HEAD = f"# Written by the role corral.virt.firewall; included by {CONFIG}.\n"
+MADE = ["add table inet filter", "add chain inet filter input"]  # before our rules, if it is gone
 OPEN = "16514/tcp 49152-49215/tcp"
 
 
@@ -66,6 +69,11 @@ def ours(wanted: FirewallSpec, handle: int) -> dict[str, t.Any]:
 
 def found(*ruleset: dict[str, t.Any], text: str = TABLE, drop_in: str = "", all_text: str = "") -> Nftables:
     return Nftables(ruleset, CONFIG, text, all_text or text, drop_in)
+
+
+def place(address: str) -> dict[str, str]:
+    """A chain by its address."""
+    return dict(zip(("family", "table", "name"), address.split()))
 
 
 DROPPED = chain(policy="drop")
@@ -241,11 +249,30 @@ def test_a_chain_that_drops_the_rest(ruleset: list[dict[str, t.Any]], expected: 
     ],
 )
 def test_a_table_is_ours_to_open_when_the_file_defines_it(text: str, expected: bool) -> None:
-    assert plan_nftables.defines(text, "inet", "filter") is expected
+    assert plan_nftables.defines(f"{text}\nchain input {{\n}}\n", place("inet filter input")) is expected
 
 
 def test_a_table_without_a_family_is_ip() -> None:
-    assert plan_nftables.defines("table filter {", "ip", "filter")
+    assert plan_nftables.defines("table filter {\nchain input {\n}\n}\n", place("ip filter input"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("table inet filter { chain input { type filter hook input priority 0; }; }", True),
+        ("table inet filter {\n\tchain input\n\t{\n\t}\n}", True),
+        ("table inet filter\nadd chain inet filter input { type filter hook input priority 0; }", True),
+        ("table inet filter\ncreate chain inet filter input; flush chain inet filter input", True),
+        ("table inet filter\nadd chain inet filter input", True),
+        ("table inet filter {\n  chain input # of guests\n  {\n  }\n}", True),
+        ('table inet filter\nadd chain inet filter input comment "x"', True),
+        ("table inet filter { chain input2 { jump input; } }", False),
+        ("table inet filter {\n}", False),
+    ],
+)
+def test_a_chain_is_ours_to_open_when_the_file_defines_it(text: str, expected: bool) -> None:
+    """One that a program makes later in a table of the file is that program's."""
+    assert plan_nftables.defines(text, place("inet filter input")) is expected
 
 
 def test_rules_of_nftables() -> None:
@@ -266,11 +293,14 @@ def test_rules_of_nftables() -> None:
 def test_nftables_is_opened_now_and_at_boot() -> None:
     wanted = spec("192.0.2.7")
     insert = f"insert rule inet filter input {plan_nftables.rules(wanted, 'inet')[0]}"
+    written = "".join(f"{line}\n" for line in (*MADE, insert))
     steps, changes = plan_nftables.decide(wanted, found(DROPPED))
     include = f'include "{DROP_IN}"'
     assert steps == [
-        plan_host_steps.ChangeNftables(OPEN, (insert,)),
-        plan_host_steps.WriteFile(DROP_IN, f"{HEAD}{insert}\n"),
+        plan_firewall_steps.ChangeNftables(OPEN, (insert,)),
+        plan_host_steps.WriteFile(
+            DROP_IN, f"{HEAD}{written}", checked_by="nft", checked_within=(CONFIG, f"{TABLE}{HEAD}{written}")
+        ),
         plan_host_steps.WriteFile(CONFIG, f"{TABLE}{include}\n", f"include {DROP_IN}", checked_by="nft"),
     ]
     assert [str(step) for step in steps] == [
@@ -280,10 +310,10 @@ def test_nftables_is_opened_now_and_at_boot() -> None:
     ]
     assert changes == [
         Change("nftables.running", None, [insert[len("insert rule ") :]]),
-        Change(DROP_IN, None, [insert]),
+        Change(DROP_IN, None, [*MADE, insert]),
         Change(CONFIG, None, [include]),
     ]
-    again = found(DROPPED, ours(wanted, 1), text=f"{TABLE}{include}\n", drop_in=f"{HEAD}{insert}\n")
+    again = found(DROPPED, ours(wanted, 1), text=f"{TABLE}{include}\n", drop_in=f"{HEAD}{written}")
     assert plan_nftables.decide(wanted, again) == ([], [])
 
 
@@ -301,6 +331,24 @@ def test_an_empty_configuration_is_only_the_include() -> None:
     assert include.content == f'include "{DROP_IN}"\n'
 
 
+@pytest.mark.parametrize(
+    ("below", "before", "after"),
+    [
+        ("table ip guard\n", [INCLUDE, "table ip guard"], ["table ip guard", INCLUDE]),
+        ("# a\n\ntable ip a # b", [INCLUDE, "# a", "", "table ip a # b"], ["# a", "", "table ip a # b", INCLUDE]),
+        (f"  {INCLUDE}\n", [INCLUDE, f"  {INCLUDE}"], [INCLUDE]),
+        ("", None, None),
+        ("\n \n# a\n  # b", None, None),
+    ],
+)
+def test_the_include_is_the_last_statement_of_the_configuration(
+    below: str, before: list[str] | None, after: list[str] | None
+) -> None:
+    _steps, changes = plan_nftables.decide(spec("any"), found(DROPPED, text=f"{TABLE}{INCLUDE}\n{below}"))
+    moved = [(change.before, change.after) for change in changes if change.where == CONFIG]
+    assert moved == ([(before, after)] if after else [])
+
+
 def test_rules_of_before_are_replaced_at_once() -> None:
     before, after = spec("192.0.2.1", "192.0.2.2"), spec("192.0.2.1")
     (insert,) = plan_nftables.rules(after, "inet")
@@ -308,19 +356,19 @@ def test_rules_of_before_are_replaced_at_once() -> None:
     facts = found(DROPPED, ours(before, 4), *strangers, rule("accept"), drop_in=f"{HEAD}old\n")
     steps, changes = plan_nftables.decide(after, facts)
     delete = "delete rule inet filter input handle 4"
-    assert steps[0] == plan_host_steps.ChangeNftables(OPEN, (delete, f"insert rule inet filter input {insert}"))
+    assert steps[0] == plan_firewall_steps.ChangeNftables(OPEN, (delete, f"insert rule inet filter input {insert}"))
     assert changes[0] == Change(
         "nftables.running",
         [f"inet filter input: {before.comment}"],
         [f"inet filter input {insert}"],
     )
-    assert changes[1] == Change(DROP_IN, ["old"], [f"insert rule inet filter input {insert}"])
+    assert changes[1] == Change(DROP_IN, ["old"], [*MADE, f"insert rule inet filter input {insert}"])
 
 
 def test_a_rule_that_is_there_twice_is_made_anew() -> None:
     wanted = spec("192.0.2.1")
     (step, *_others), _changes = plan_nftables.decide(wanted, found(DROPPED, ours(wanted, 1), ours(wanted, 2)))
-    assert isinstance(step, plan_host_steps.ChangeNftables)
+    assert isinstance(step, plan_firewall_steps.ChangeNftables)
     assert [line.split(" ")[0] for line in step.commands] == ["delete", "delete", "insert"]
 
 
@@ -329,7 +377,7 @@ def test_a_rule_in_a_chain_that_no_longer_drops_does_not_stand_for_the_one_that_
     (insert,) = plan_nftables.rules(wanted, "inet")
     facts = found(chain(), chain(name="strict", policy="drop"), ours(wanted, 4))
     (step, *_others), changes = plan_nftables.decide(wanted, facts)
-    assert isinstance(step, plan_host_steps.ChangeNftables)
+    assert isinstance(step, plan_firewall_steps.ChangeNftables)
     assert step.commands == ("delete rule inet filter input handle 4", f"insert rule inet filter strict {insert}")
     assert changes[0].before == [f"inet filter input: {wanted.comment}"]
 
@@ -339,7 +387,7 @@ def test_rules_in_all_chains_that_drop_are_enough() -> None:
     strict = rule("accept", comment=wanted.comment, handle=2, chain="strict")
     chains = DROPPED, chain(name="strict", policy="drop")
     steps, _changes = plan_nftables.decide(wanted, found(*chains, strict, strict, ours(wanted, 1), ours(wanted, 1)))
-    assert not [step for step in steps if isinstance(step, plan_host_steps.ChangeNftables)]
+    assert not [step for step in steps if isinstance(step, plan_firewall_steps.ChangeNftables)]
 
 
 def test_nothing_is_removed_while_an_address_is_unknown() -> None:
@@ -350,19 +398,19 @@ def test_nothing_is_removed_while_an_address_is_unknown() -> None:
     facts = found(DROPPED, ours(before, 1), drop_in=HEAD + "\n".join([*lines, elsewhere]))
     (running, drop_in, _include), changes = plan_nftables.decide(unsure, facts)
     (insert,) = plan_nftables.rules(unsure, "inet")
-    assert isinstance(running, plan_host_steps.ChangeNftables) and isinstance(drop_in, plan_host_steps.WriteFile)
+    assert isinstance(running, plan_firewall_steps.ChangeNftables) and isinstance(drop_in, plan_host_steps.WriteFile)
     assert running.commands == (f"insert rule inet filter input {insert}",)
-    assert drop_in.content.splitlines()[1:] == [*running.commands, *lines], "at boot, too"
+    assert drop_in.content.splitlines()[1:] == [*MADE, *running.commands, *lines], "at boot, too"
     assert changes[0].before is None
     sure, _changes = plan_nftables.decide(after, facts)
-    assert isinstance(sure[0], plan_host_steps.ChangeNftables) and isinstance(sure[1], plan_host_steps.WriteFile)
+    assert isinstance(sure[0], plan_firewall_steps.ChangeNftables) and isinstance(sure[1], plan_host_steps.WriteFile)
     assert sure[0].commands[0].startswith("delete rule") and before.comment not in sure[1].content
 
 
 def test_what_is_kept_is_not_written_twice() -> None:
     wanted = spec("192.0.2.1", purge=False)
     (insert,) = plan_nftables.rules(wanted, "inet")
-    text = f"{HEAD}insert rule inet filter input {insert}\n"
+    text = HEAD + "".join(f"{line}\n" for line in (*MADE, f"insert rule inet filter input {insert}"))
     config = f'{TABLE}include "{DROP_IN}"\n'
     facts = found(DROPPED, ours(wanted, 1), text=config, drop_in=text)
     assert plan_nftables.decide(wanted, facts) == ([], [])
@@ -375,14 +423,16 @@ def test_no_source_admits_nobody(names: dict[str, list[str]]) -> None:
     assert plan_nftables.rules(nobody, "inet") == []
     assert plan_iptables.rules(nobody, 4) == plan_iptables.rules(nobody, 6) == []
     assert plan_firewall.ufw(nobody, Ufw()) == plan_firewall.firewalld(nobody, Firewalld("public")) == ([], [])
-    drop_in = f"{HEAD}insert rule inet filter input {plan_nftables.rules(before, 'inet')[0]}\n"
-    steps, changes = plan_nftables.decide(nobody, found(DROPPED, ours(before, 1), drop_in=drop_in))
+    lines = (*MADE, f"insert rule inet filter input {plan_nftables.rules(before, 'inet')[0]}")
+    drop_in = HEAD + "".join(f"{line}\n" for line in lines)
+    text = f'{TABLE}include "{DROP_IN}"\n'
+    steps, changes = plan_nftables.decide(nobody, found(DROPPED, ours(before, 1), text=text, drop_in=drop_in))
     if names:
         assert (steps, changes) == ([], [])
     else:
         delete = ("delete rule inet filter input handle 1",)
         assert steps == [
-            plan_host_steps.ChangeNftables("", delete),
+            plan_firewall_steps.ChangeNftables("", delete),
             plan_host_steps.WriteFile(DROP_IN, HEAD),
         ]
         assert str(steps[0]) == "remove 1 rule of corral.virt from the running nftables"
@@ -409,11 +459,11 @@ def test_a_step_that_only_removes_rules_says_so() -> None:
     """Of several sources one goes: nothing is opened."""
     before, wanted = spec("192.0.2.1", "192.0.2.2", "192.0.2.3"), spec("192.0.2.1")
     old = [tuple(shlex.split(rule)) for rule in plan_iptables.rules(before, 4)]
-    assert str(plan_host_steps.ChangeIptables("iptables", "", tuple(old), ())).startswith(
+    assert str(plan_firewall_steps.ChangeIptables("iptables", "", tuple(old), ())).startswith(
         "remove 3 rules of corral.virt"
     )
     (kept,) = plan_iptables.rules(wanted, 4)
-    gone = plan_host_steps.ChangeIptables("ip6tables", "", (old[0],), ())
+    gone = plan_firewall_steps.ChangeIptables("ip6tables", "", (old[0],), ())
     assert str(gone) == "remove 1 rule of corral.virt from the running ip6tables"
     facts = IptablesFamily(4, (f"-A INPUT {kept}", f"-A INPUT {plan_iptables.rules(before, 4)[1]}"), None, "")
     (step,), _changes = plan_firewall.decide(wanted, Iptables((facts,)))
@@ -428,7 +478,7 @@ def test_a_chain_made_at_run_time_that_drops_only_some_is_passed_over() -> None:
 def test_only_chains_of_the_configuration_are_opened() -> None:
     guests = chain(table="libvirt"), rule(expr=[{"match": {}}, {"drop": None}], table="libvirt")
     steps, _changes = plan_nftables.decide(spec("any"), found(DROPPED, *guests))
-    assert isinstance(steps[0], plan_host_steps.ChangeNftables)
+    assert isinstance(steps[0], plan_firewall_steps.ChangeNftables)
     assert [line.split(" ")[2:5] for line in steps[0].commands] == [["inet", "filter", "input"]]
 
 
@@ -443,14 +493,14 @@ def test_includes_are_followed(tmp_path: Path) -> None:
     (tables / "main.nft").write_text(f'include "{conf}"\ntable inet filter {{\n}}\n')  # a ring
     (tables / "not").write_text("table inet not {\n}\n")
     (tables / "sub").mkdir()
-    (conf.parent / "near.nft").write_text("table ip near {\n}\n")
+    (conf.parent / "near.nft").write_text("table ip near {\nchain x {\n}\n}\n")
     (tmp_path / "path/near.nft").write_text("table ip elsewhere {\n}\n")
     (tmp_path / "path/far.nft").write_text("table ip6 far {\n}\n")
     text = files_firewall.with_includes(str(conf), (str(tmp_path / "path"),))
-    for table in (("inet", "filter"), ("ip", "near"), ("ip6", "far")):
-        assert plan_nftables.defines(text, *table)
-    for table in (("inet", "not"), ("ip", "elsewhere")):
-        assert not plan_nftables.defines(text, *table)
+    for table in ("inet filter", "ip near", "ip6 far"):
+        assert plan_nftables.defines(text, place(f"{table} x"))
+    for table in ("inet not", "ip elsewhere"):
+        assert not plan_nftables.defines(text, place(f"{table} x"))
 
 
 # The others
@@ -466,8 +516,8 @@ def test_firewalld_gets_what_its_zone_lacks_running_and_permanent() -> None:
     facts = Firewalld("work", running=frozenset((four, *udp)), permanent=frozenset((six, *udp)))
     steps, changes = plan_firewall.decide(wanted, facts)
     assert steps == [
-        plan_host_steps.AddFirewalldRule("work", "rich-rule", six, permanent=False),
-        plan_host_steps.AddFirewalldRule("work", "rich-rule", four, permanent=True),
+        plan_firewall_steps.AddFirewalldRule("work", "rich-rule", six, permanent=False),
+        plan_firewall_steps.AddFirewalldRule("work", "rich-rule", four, permanent=True),
     ]
     assert [str(step) for step in steps] == [
         f"add rich-rule {six} to the running zone work",
@@ -484,9 +534,9 @@ def test_firewalld_gets_what_its_zone_lacks_running_and_permanent() -> None:
 def test_firewalld_admits_everybody_by_ports() -> None:
     steps, changes = plan_firewall.decide(spec("any"), Firewalld("public", permanent=frozenset(["16514/tcp"])))
     assert steps == [
-        plan_host_steps.AddFirewalldRule("public", "port", "16514/tcp", permanent=False),
-        plan_host_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=False),
-        plan_host_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=True),
+        plan_firewall_steps.AddFirewalldRule("public", "port", "16514/tcp", permanent=False),
+        plan_firewall_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=False),
+        plan_firewall_steps.AddFirewalldRule("public", "port", "49152-49215/tcp", permanent=True),
     ]
     assert [change.after for change in changes] == [
         ["16514/tcp", "49152-49215/tcp"],
@@ -508,7 +558,7 @@ def test_firewalld_admits_everybody_by_ports() -> None:
 )
 def test_a_port_of_firewalld_may_be_within_a_range(known: set[str], missing: list[str]) -> None:
     steps, _changes = plan_firewall.decide(spec("any"), Firewalld("public", frozenset(known), frozenset(known)))
-    added_ports = [step.rule for step in steps if isinstance(step, plan_host_steps.AddFirewalldRule)]
+    added_ports = [step.rule for step in steps if isinstance(step, plan_firewall_steps.AddFirewalldRule)]
     assert added_ports == 2 * missing
 
 
@@ -543,7 +593,7 @@ def added(*rules: str) -> Ufw:
 )
 def test_ufw(wanted: FirewallSpec, facts: Ufw, deleted: list[str], new: list[str]) -> None:
     steps, changes = plan_firewall.decide(wanted, facts)
-    assert steps == [*map(plan_host_steps.AddUfwRule, new), *map(plan_host_steps.DeleteUfwRule, deleted)]
+    assert steps == [*map(plan_firewall_steps.AddUfwRule, new), *map(plan_firewall_steps.DeleteUfwRule, deleted)]
     words = [f"add ufw rule: {one}" for one in new] + [f"delete ufw rule: {one}" for one in deleted]
     assert [str(step) for step in steps] == words
     assert changes == ([Change("ufw", deleted or None, new or None)] if steps else [])
@@ -555,7 +605,7 @@ def test_a_rule_of_somebody_else_for_the_same_traffic_stays_theirs(text: str) ->
     theirs = Ufw((f"ufw {text}", f"ufw {FROM_8}"))
     assert plan_firewall.decide(spec("192.0.2.7", "192.0.2.8"), theirs) == ([], [])
     steps, _changes = plan_firewall.decide(spec(), theirs)
-    assert steps == [plan_host_steps.DeleteUfwRule(FROM_8)]
+    assert steps == [plan_firewall_steps.DeleteUfwRule(FROM_8)]
 
 
 @pytest.mark.parametrize("verdict", ["deny", "reject", "limit", "deny log"])
@@ -633,7 +683,7 @@ def test_iptables_is_changed_running_and_for_the_boot() -> None:
     steps, changes = plan_firewall.decide(wanted, Iptables((four, six)))
     delete, insert = (tuple(shlex.split(rule)) for rule in (old, new))
     assert steps == [
-        plan_host_steps.ChangeIptables("iptables", OPEN, (delete,), (insert,)),
+        plan_firewall_steps.ChangeIptables("iptables", OPEN, (delete,), (insert,)),
         plan_host_steps.WriteFile(path, plan_iptables.with_rules(BY_HAND, [new]), checked_by="iptables"),
     ]
     assert str(steps[0]) == f"open {OPEN} in the running iptables"
@@ -655,8 +705,8 @@ def test_iptables_is_changed_running_and_for_the_boot() -> None:
     "step",
     [
         plan_host_steps.WriteFile("/a", "secret"),
-        plan_host_steps.ChangeNftables(OPEN, ("secret",)),
-        plan_host_steps.ChangeIptables("iptables", OPEN, (("secret",),), (("secret",),)),
+        plan_firewall_steps.ChangeNftables(OPEN, ("secret",)),
+        plan_firewall_steps.ChangeIptables("iptables", OPEN, (("secret",),), (("secret",),)),
     ],
 )
 def test_what_is_written_does_not_show(step: plan_host_steps.HostStep) -> None:
@@ -669,7 +719,7 @@ def test_iptables_rules_are_removed() -> None:
     family = IptablesFamily(4, running, path, plan_iptables.with_rules(BY_HAND, [old]))
     steps, changes = plan_firewall.decide(spec(), Iptables((family,)))
     assert steps == [
-        plan_host_steps.ChangeIptables("iptables", "", (tuple(shlex.split(old)),), ()),
+        plan_firewall_steps.ChangeIptables("iptables", "", (tuple(shlex.split(old)),), ()),
         plan_host_steps.WriteFile(path, BY_HAND, checked_by="iptables"),
     ]
     assert str(steps[0]) == "remove 1 rule of corral.virt from the running iptables"
@@ -684,7 +734,7 @@ def test_iptables_keeps_what_may_be_a_peers() -> None:
     running = tuple(f"-A INPUT {rule}" for rule in old)
     facts = Iptables((IptablesFamily(4, running, path, text),))
     (change, write), _changes = plan_firewall.decide(unsure, facts)
-    assert isinstance(change, plan_host_steps.ChangeIptables) and isinstance(write, plan_host_steps.WriteFile)
+    assert isinstance(change, plan_firewall_steps.ChangeIptables) and isinstance(write, plan_host_steps.WriteFile)
     assert (change.delete, len(change.insert)) == ((), 1)
     kept = write.content
     assert set(text.splitlines()) | {f"-A INPUT {new}"} == set(kept.splitlines())
@@ -721,7 +771,7 @@ def test_guests_are_admitted_in_each_chain_of_nftables_that_drops() -> None:
     wanted = for_guests("virbr*")
     passing = chain(name="forward", hook="forward", policy="drop")
     (change, *_files), _changes = plan_firewall.decide(wanted, found(DROPPED, passing))
-    assert isinstance(change, plan_host_steps.ChangeNftables)
+    assert isinstance(change, plan_firewall_steps.ChangeNftables)
     mark = f'accept comment "{wanted.comment}"'
     assert list(change.commands) == [
         f'insert rule inet filter input iifname "virbr*" tcp dport {{ 53 }} {mark}',
@@ -752,7 +802,9 @@ def test_guests_are_admitted_by_iptables_behind_what_isolates_networks() -> None
     text = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j LIBVIRT_FWX\n-A FORWARD -s 192.0.2.1/32 -j DROP\nCOMMIT\n"
     family = IptablesFamily(4, (), path, text, libvirts)
     (served, passed, stored), changes = plan_firewall.decide(wanted, Iptables((family,)))
-    assert isinstance(served, plan_host_steps.ChangeIptables) and isinstance(passed, plan_host_steps.ChangeIptables)
+    assert isinstance(served, plan_firewall_steps.ChangeIptables) and isinstance(
+        passed, plan_firewall_steps.ChangeIptables
+    )
     mark = ("-m", "comment", "--comment", wanted.comment, "-j", "ACCEPT")
     assert (served.chain, served.at, passed.chain, passed.at) == ("INPUT", 1, "FORWARD", 3)
     assert ("-i", "virbr+", "-p", "udp", "-m", "multiport", "--dports", "53,67,547", *mark) in served.insert
@@ -770,12 +822,12 @@ def test_guests_are_admitted_by_iptables_behind_what_isolates_networks() -> None
     again = IptablesFamily(4, running, path, stored.content, forward)
     assert plan_firewall.decide(wanted, Iptables((again,))) == ([], [])
     gone, _changes = plan_firewall.decide(for_guests(), Iptables((again,)))
-    assert [len(step.delete) for step in gone if isinstance(step, plan_host_steps.ChangeIptables)] == [4, 4]
+    assert [len(step.delete) for step in gone if isinstance(step, plan_firewall_steps.ChangeIptables)] == [4, 4]
 
 
 def test_guests_are_admitted_by_ufw() -> None:
     steps, _changes = plan_firewall.decide(for_guests("virbr*"), Ufw())
-    assert [step.rule for step in steps if isinstance(step, plan_host_steps.AddUfwRule)] == [
+    assert [step.rule for step in steps if isinstance(step, plan_firewall_steps.AddUfwRule)] == [
         "allow in on virbr+ to any port 53 proto tcp comment corral.virt",
         "allow in on virbr+ to any port 53,67,547 proto udp comment corral.virt",
         "route allow in on virbr+ comment corral.virt",
@@ -902,3 +954,13 @@ def test_the_program_that_reads_a_file_accepts_it_first(
     files_firewall.write(str(path), "text", program)
     assert ran == ([command.format(path)] if command else [])
     assert path.read_text() == "text"
+
+
+def test_a_file_that_the_configuration_includes_is_checked_within_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[object, ...]] = []
+    monkeypatch.setattr(files_firewall, "run", lambda *words, stdin="": ran.append((*words, stdin)))
+    files_firewall.write(str(tmp_path / "ours"), "text", "nft", (CONFIG, "all\ntext"))
+    assert ran == [("nft", "-I", "/etc", "-c", "-f", "-", "all\ntext")]
+    assert (tmp_path / "ours").read_text() == "text"

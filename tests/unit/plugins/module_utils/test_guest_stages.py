@@ -311,6 +311,23 @@ def test_only_disks_that_are_to_be_removed_are_asked_about() -> None:
     assert (step.path, step.others) == (disk, (disk,)) and step.expected and step.expected.inode == 131075
 
 
+@pytest.mark.parametrize(
+    ("kinds", "stays"), [({}, None), ({"web1": "nfs4"}, "nfs4"), (None, "a filesystem of another machine")]
+)
+def test_a_disk_on_a_filesystem_of_other_hosts_is_kept_where_asked_for(kinds: object, stays: str | None) -> None:
+    disk = "/var/lib/libvirt/images/web1-system.qcow2"
+    xml = (GOLDEN / "absent_with_storage/found.xml").read_text()
+    there = FoundGuest("web1", UUID, "shutdown", persistent=True, autostart=False, xml=xml)
+    wish = {"name": "web1", "state": "absent", "remove_storage": True}
+    kinds = {disk: "nfs4"} if kinds else kinds
+    plan = plan_guest.plan(options({**wish, "keep_shared": True}), Host(there, shared_filesystems=kinds))
+    assert any(isinstance(step, plan_guest_steps.DeleteVolume) for step in plan.steps) == (stays is None)
+    assert [*plan.notes] == [] if stays is None else f"kept disk {disk} of web1: it is on {stays}, " in plan.notes[0]
+    host = Host(there)
+    plan_guest.plan(options(wish), host)
+    assert "shared_filesystems" not in host.asked
+
+
 @pytest.mark.parametrize("remove", [True, False])
 def test_a_disk_that_an_interrupted_run_was_seeding_goes_with_its_guest(*, remove: bool) -> None:
     disk = "/var/lib/libvirt/images/web1-system.qcow2"

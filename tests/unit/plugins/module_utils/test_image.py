@@ -1,4 +1,4 @@
-"""Checksums as they are published, and what brings an image into a pool."""
+"""Checksums as they are published, names of contents, and what steps are called."""
 
 from __future__ import annotations
 

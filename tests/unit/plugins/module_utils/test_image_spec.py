@@ -341,7 +341,7 @@ FOREIGN = Present(None, frozenset({IMAGE.name}), foreign=True)
 @pytest.mark.parametrize(
     ("wanted", "found", "expected"),
     [
-        (image(), FOREIGN, f"cannot manage image {IMAGE.name}: /images/{IMAGE.name} is a regular file"),
+        (image(), FOREIGN, f"cannot manage image {IMAGE.name}: /images/{IMAGE.name} is a regular file .* move it away"),
         (image(current=False), FOREIGN, [plan_image.Fetch(image(current=False))]),
         (image(source=None), FOREIGN, "cannot manage image"),
         (image(source=None), Present(None, frozenset()), f"image {IMAGE.name} is not in the pool as {CONTENT}; set"),

@@ -48,6 +48,8 @@ STRANGER = present(CONTENT, strangers=[CONTENT])
 ASK = t.cast(ImageHost, Questions())
 LOOK, READ, OFFERED, RECORD = ASK.look(), ASK.manifest(CONTENT), ASK.offered(), ASK.is_recorded(CONTENT)
 NAMED, INSIDE, COMPARE = ASK.user_of_name(f"/p/{NAME}"), ASK.users_inside("/p"), ASK.compared(CONTENT)
+SHARED, OPENER = ASK.shared(), ASK.opener
+UNASKED = "it is on nfs4, and guests of other hosts may use it; to ask all of them: ansible-playbook corral.virt.images"
 DIGEST, REQUESTED = ASK.digest(CONTENT, "sha256"), ASK.compared_with_requested(CONTENT)
 
 SILENT = image(checksum=None, source=PEER)
@@ -141,7 +143,7 @@ VOUCH = (Vouch(image(), MANIFEST),)
         ),
         (
             KEPT,
-            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (INSIDE, {})],
+            [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (INSIDE, {OLD: "guest web1"})],
             Bringing((Fetch(KEPT),), OLD, read_again=True),
         ),
         (
@@ -157,7 +159,7 @@ VOUCH = (Vouch(image(), MANIFEST),)
         (
             dataclasses.replace(KEPT, source=None),
             [(LOOK, ASIDE), (READ, MANIFEST), (RECORD, False), (COMPARE, None), (INSIDE, {})],
-            "set its source",
+            "set its source with url",
         ),
         # Refusals end the dialogue.
         (image(), [(LOOK, THERE), (READ, NAMESAKE)], "begins with the same digits"),
@@ -193,10 +195,45 @@ def gone(*files: str) -> tuple[Remove, ...]:
     [
         ({}, [], Removing()),
         ({"prune": True}, [(LOOK, THERE)], Removing()),
-        ({"prune": True}, [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {})], Removing(gone(CONTENT))),
+        (
+            {"prune": True},
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), None), (SHARED, None)],
+            Removing(gone(CONTENT)),
+        ),
+        (
+            {"prune": True},
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), "a process")],
+            Removing((), (f"kept {CONTENT}: a process uses it",)),
+        ),
+        (  # other hosts may have guests on it
+            {"prune": True},
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), None), (SHARED, "nfs4")],
+            Removing((), (f"kept {CONTENT}: {UNASKED} -e do=prune",)),
+        ),
+        (
+            {"prune": True, "elsewhere": {CONTENT: "guest web1 on hyper2"}},
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), None), (SHARED, "nfs4")],
+            Removing((), (f"kept {CONTENT}: guest web1 on hyper2 uses it",)),
+        ),
+        (
+            {"prune": True, "elsewhere": {}},
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), None), (SHARED, "nfs4")],
+            Removing(gone(CONTENT)),
+        ),
+        (  # of its own filesystem
+            {"prune": True, "elsewhere": {CONTENT: "guest web1 on hyper2"}},
+            [(LOOK, ASIDE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), None), (SHARED, None)],
+            Removing(gone(CONTENT)),
+        ),
         (
             {"prune": True, "brought": (Symlink(image(), CONTENT),)},
-            [(LOOK, ASIDE), (ASK.claimed((OLD,)), ()), (INSIDE, {CONTENT: "guest web1"})],
+            [
+                (LOOK, ASIDE),
+                (ASK.claimed((OLD,)), ()),
+                (INSIDE, {CONTENT: "guest web1"}),
+                (OPENER(OLD), None),
+                (SHARED, None),
+            ],
             Removing(gone(OLD)),
         ),
         (
@@ -217,8 +254,24 @@ def gone(*files: str) -> tuple[Remove, ...]:
         ({"absent": True}, [(LOOK, EMPTY)], Removing()),
         (
             {"absent": True},
-            [(LOOK, present(NAME, CONTENT, target=CONTENT)), (ASK.claimed((CONTENT,)), ()), (INSIDE, {})],
+            [
+                (LOOK, present(NAME, CONTENT, target=CONTENT)),
+                (ASK.claimed((CONTENT,)), ()),
+                (INSIDE, {}),
+                (OPENER(CONTENT), None),
+                (SHARED, None),
+            ],
             Removing(gone(NAME, CONTENT)),
+        ),
+        (
+            {"absent": True},
+            [(LOOK, THERE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), None), (SHARED, "nfs4")],
+            f"{UNASKED} -e do=prune -e unused=true, or set used_elsewhere: {{}}",
+        ),
+        (
+            {"absent": True, "elsewhere": {CONTENT: "guest web1 on hyper2"}},
+            [(LOOK, THERE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {}), (OPENER(CONTENT), None), (SHARED, "nfs4")],
+            f"guest web1 on hyper2 uses {CONTENT}",
         ),
         ({"absent": True, "prune": True}, [(LOOK, present(NAME))], Removing(gone(NAME))),
         (
@@ -232,6 +285,9 @@ def gone(*files: str) -> tuple[Remove, ...]:
                 (LOOK, present(OLD, CONTENT, "other.0123456789ab.qcow2")),
                 (ASK.claimed((OLD, CONTENT)), ()),
                 (INSIDE, {}),
+                (OPENER(OLD), None),
+                (OPENER(CONTENT), None),
+                (SHARED, None),
             ],
             Removing(gone(OLD, CONTENT)),
         ),
@@ -244,7 +300,7 @@ def gone(*files: str) -> tuple[Remove, ...]:
         (
             {"absent": True},
             [(LOOK, THERE), (ASK.claimed((CONTENT,)), ()), (INSIDE, {CONTENT: "guest web1"})],
-            f"guest web1 uses {CONTENT}",
+            f"guest web1 uses {CONTENT}; remove or flatten that first",
         ),
     ],
 )

@@ -33,10 +33,9 @@ from ansible_collections.corral.virt.plugins.module_utils._host.model_daemon imp
     UNITS,
     DaemonFacts,
     DaemonSpec,
-    DueRestart,
     LeaseFacts,
-    Unit,
 )
+from ansible_collections.corral.virt.plugins.module_utils._host.model_unit import DueRestart, Unit
 from ansible_collections.corral.virt.plugins.module_utils._host.plan_daemon import (
     EnableSockets,
     MakeLeases,
@@ -126,6 +125,57 @@ def test_settings_are_written_as_libvirt_reads_them(value: t.Any, written: str) 
     assert step.content == f"{BEGIN}a = 1\nb = {written}\n{END}c = 3\n"
     assert (change.where, change.before, change.after) == (CONF, None, f"a = 1\nb = {written}\n")
     assert restart and restart.what == f"{DAEMON}, which runs with the former content of {CONF}"
+
+
+UUID_SOURCE = 'host_uuid_source = "machine-id"\n'
+
+
+@pytest.mark.parametrize(
+    ("only_machine", "settings", "text", "added"),
+    [
+        (True, {}, "#host_uuid = 5\n", True),
+        (True, {"a": 1}, f"{BEGIN}{UUID_SOURCE}{END}", True),  # ours is not that of somebody
+        (True, {}, BEGIN.replace("mine", "pki") + "a = 1\n" + END.replace("mine", "pki"), True),
+        (False, {}, "", False),
+        (True, {"host_uuid": "x"}, "", False),
+        (True, {"host_uuid_source": "smbios"}, "", False),
+        (True, {}, 'host_uuid="x"\n', False),
+        (True, {}, 'b = 1\n host_uuid_source = "smbios"\n', False),
+    ],
+)
+def test_a_host_without_a_uuid_of_its_firmware_has_that_of_its_machine_id(
+    only_machine: bool, settings: dict[str, t.Any], text: str, added: bool
+) -> None:
+    wanted = plan_daemon.spec(params(block="mine", daemon_settings=settings, machine_uuid=True))
+    found = dataclasses.replace(facts(text), only_machine_uuid=only_machine)
+    steps, _restart, _changes = plan_daemon.decide(wanted, MONOLITHIC, found)
+    content = "".join(step.content for step in steps if isinstance(step, WriteFile)) or text
+    assert (UUID_SOURCE in (plan_daemon.block(content, "mine") or "")) == added
+    assert all(f"{name} = " in content for name in settings)
+    said("machine_uuid", machine_uuid=True)
+
+
+@pytest.mark.parametrize(
+    ("firmware", "machine", "only_machine"),
+    [
+        (None, "0f" * 15 + "aa", True),
+        ("03000200-0400-0500-0006-000700080009\n", "0f" * 15 + "aa", False),
+        ("00000000-0000-0000-0000-000000000000\n", "0f" * 15 + "aa", True),  # libvirt does not take it either
+        ("Not Specified\n", "0f" * 15 + "aa\n", True),
+        (None, None, False),
+        (None, "", False),
+        (None, "uninitialized\n", False),
+    ],
+)
+def test_which_uuid_a_host_has_is_read_as_libvirt_reads_it(
+    firmware: str | None, machine: str | None, only_machine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("firmware", firmware), ("machine", machine)):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    monkeypatch.setattr(files_daemon, "_FIRMWARE", (str(tmp_path / "none"), str(tmp_path / "firmware")))
+    monkeypatch.setattr(files_daemon, "_MACHINE", str(tmp_path / "machine"))
+    assert files_daemon.has_only_machine_uuid() == only_machine
 
 
 @pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb", None, {}, 1.5, [1.5], [["a"]]])

@@ -11,8 +11,8 @@ import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
-from ansible_collections.corral.virt.plugins.module_utils._libvirt import stale_mounts
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._system import stale_mounts
 
 LISTED = 16384
 

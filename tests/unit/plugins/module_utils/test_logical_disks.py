@@ -25,6 +25,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
     Original,
     OwnedDisk,
     Volume,
+    owner_tag,
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_disk, plan_removal
 from ansible_collections.corral.virt.plugins.module_utils._storage import files_logical, files_lvm, plan_pool_files
@@ -46,7 +47,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_ste
     GrowLogicalVolume,
     GrowRunningDisk,
     GrowThinVolume,
-    owner_tag,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system import identity
@@ -75,7 +75,9 @@ IMAGE = DiskOrigin(
 
 def planned(item: Disk, known: Known, answer: Site | Size) -> plan_disk.DiskPlan:
     """The plan for the one disk."""
-    return plan_disk.plan(GuestSpec("web1").with_fields(disks=(item,)), known, {item.name: answer}, lambda _one: "")
+    return plan_disk.plan(
+        GuestSpec("web1").with_fields(disks=(item,)), known, {item.name: answer}, lambda _one: "", lambda _path: None
+    )
 
 
 def made(*, replace: bool = False, expected: FileIdentity | None = None) -> CreateLogicalVolume:
@@ -131,7 +133,7 @@ def test_disks_that_do_not_fit_together_are_refused_before_one_is_made() -> None
     items = tuple(Disk(name, size_bytes=60 * MIB, pool="lvm") for name in ("a", "b"))
     wanted = GuestSpec("web1").with_fields(disks=items)
     with pytest.raises(Refused, match=r"volume group vg has 100 MiB free of 120 MiB that they need; extend it"):
-        plan_disk.plan(wanted, Known(), {"a": HERE, "b": HERE}, lambda _one: "")
+        plan_disk.plan(wanted, Known(), {"a": HERE, "b": HERE}, lambda _one: "", lambda _path: None)
 
 
 SIZES: list[tuple[int, Size, str | None, list[object]]] = [
@@ -225,7 +227,7 @@ def test_the_content_of_a_disk_is_not_called_by_another_format() -> None:
 
     def steps(**fields: str) -> tuple[object, ...]:
         wanted = GuestSpec("web1").with_fields(disks=(Disk("data", fields=fields),))
-        return plan_disk.plan(wanted, known, {}, lambda _one: "").steps
+        return plan_disk.plan(wanted, known, {}, lambda _one: "", lambda _path: None).steps
 
     assert not (steps(format="qcow2") or steps() or steps(source="/b", format="raw"))
     with pytest.raises(

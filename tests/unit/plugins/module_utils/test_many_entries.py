@@ -15,7 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_new,
     xml_validate,
 )
-from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import arguments, imported
+from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_arguments import imported
 from ansible_collections.corral.virt.plugins.module_utils._guest.run_guest_options import GUEST_OPTIONS, wanted
 from ansible_collections.corral.virt.plugins.module_utils._network import fields_network, xml_network
 from ansible_collections.corral.virt.plugins.module_utils._noun import xml_document
@@ -64,7 +64,7 @@ def whole_path(option: str, count: int) -> None:
     assert len(made.devices) >= count
     assert xml_validate.problems(bare, spec, made) == []
     assert not fields_domain.graft(made.xml, spec).changes
-    assert len(arguments(made.xml, autostart=False)[option]) >= count
+    assert len(imported(made.xml, autostart=False).arguments[option]) >= count
 
 
 TOLD_IN_XML: dict[str, t.Callable[[int], str]] = {
@@ -86,7 +86,7 @@ def imported_xml(kind: str, count: int) -> None:
     os = "<os><type>hvm</type></os>"
     root = parse(f"<domain type='kvm'><name>g</name><memory>1</memory><vcpu>1</vcpu>{os}<devices/></domain>")
     root.find("devices").extend(parse(TOLD_IN_XML[kind](number)) for number in range(count))
-    result = arguments(text(root), autostart=False)
+    result = imported(text(root), autostart=False).arguments
     spec = wanted(ArgumentSpecValidator(GUEST_OPTIONS).validate(result).validated_parameters)
     assert len(parse(result["xml"]).findall("devices/*")) == count
     assert not fields_domain.graft(text(root), spec).changes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import types
 import typing as t
 
+import libvirt
 import pytest
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, NotFound, Refused, VirtError
-from ansible_collections.corral.virt.plugins.module_utils._migration import plan_outcome
+from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate, plan_outcome
 from ansible_collections.corral.virt.plugins.module_utils._migration.model_migration import (
     MigrationHost,
     Move,
@@ -180,6 +182,7 @@ HALVES = (
 MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
     ("running", "running", "same_host", ("is there", "leave", "this host is the destination")),
     ("postcopy", "absent", "", ("memory lost", "nothing~", f"post-copy, and absent {LOST}")),
+    ("postcopy", "shutdown", "", ("memory lost", "nothing~", f"post-copy, and shutdown {LOST}")),
     ("postcopy", "crashed", "job_active", ("memory lost", "nothing~", f"post-copy, and crashed {LOST}")),
     (
         "postcopy",
@@ -212,6 +215,38 @@ MEANINGS: list[tuple[str, str, str, tuple[str, str, str]]] = [
             "split: it runs on both hosts; nothing was touched; compare them and destroy the wrong one",
         ),
     ),
+    (
+        "shutdown",
+        "running",
+        "",
+        (
+            "nobody can tell",
+            "nothing",
+            f"off on the source, running {WHICH}compare their disks, then undefine the wrong one",
+        ),
+    ),
+    (
+        "running",
+        "paused",
+        "",
+        ("dead copy", "clean_dest", "still on the source; a dead copy was left on the destination"),
+    ),
+    *[
+        (
+            source,
+            dest,
+            "",
+            (
+                "unclear",
+                "nothing",
+                (
+                    f"unclear (source: {source}, destination: {dest}); inspect it on both hosts "
+                    "(virsh domstate --reason), and run again"
+                ),
+            ),
+        )
+        for source, dest in (("running", "unknown"), ("paused", "postcopy"))
+    ],
     ("absent", "running", "", ("arrived", "done", "arrived")),
     ("absent", "paused", "was_paused", ("arrived", "done", "arrived")),
     ("absent", "paused", "", ("arrived, paused", "resume_dest", "arrived")),
@@ -476,6 +511,35 @@ def test_a_migration_is_ended_only_while_its_guest_is_whole_here() -> None:
         plan_outcome.check_abort("web1", state)
     with pytest.raises(Refused, match="cannot abort the migration of web1: in post-copy the guest would be lost"):
         plan_outcome.check_abort("web1", "postcopy")
+
+
+OUT = libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT
+JOBS: list[tuple[dict[str, int] | int, bool]] = [
+    ({"type": 0}, False),
+    ({"type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED, "operation": OUT}, True),
+    ({"type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED}, True),  # it does not tell
+    ({"type": libvirt.VIR_DOMAIN_JOB_BOUNDED, "operation": libvirt.VIR_DOMAIN_JOB_OPERATION_BACKUP}, False),
+    ({"type": libvirt.VIR_DOMAIN_JOB_UNBOUNDED, "operation": libvirt.VIR_DOMAIN_JOB_OPERATION_SAVE}, False),
+    (libvirt.VIR_ERR_OPERATION_TIMEOUT, True),  # busy
+    (libvirt.VIR_ERR_OPERATION_INVALID, False),  # off
+]
+
+
+@pytest.mark.parametrize(("told", "migrates"), JOBS)
+def test_a_job_of_another_kind_is_no_migration(told: dict[str, int] | int, migrates: bool) -> None:
+    """A backup would be aborted with it."""
+
+    def job_stats() -> dict[str, int]:
+        if isinstance(told, int):
+            error = libvirt.libvirtError("of libvirt")
+            error.err = (told, 0, "of libvirt", 2)
+            raise error
+        return told
+
+    kind = told.get("type", 0) if isinstance(told, dict) else 0
+    domain = types.SimpleNamespace(jobStats=job_stats, jobInfo=lambda: job_stats() and [kind])
+    connection = types.SimpleNamespace(lookupByUUIDString=lambda _uuid: domain)
+    assert libvirt_migrate.job_active(connection, "aaaa") is migrates
 
 
 def test_what_moves_there_is_cleared_away_unless_its_run_does() -> None:

@@ -18,7 +18,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_mount i
     UnitFile,
 )
 from ansible_collections.corral.virt.plugins.module_utils._system import dm_crypt
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 NFS = {"path": "/srv/nfs", "src": "nas:/export", "fstype": "nfs", "options": ["hard"]}
 DISK = {"path": "/srv/fast disk", "src": "/dev/disk/by-id/a", "fstype": "ext4"}
@@ -426,4 +426,4 @@ def test_who_names_a_directory_or_what_is_below_it_uses_it(path: str, named: boo
         "<domain><devices><disk><source file='/srv/a/b.qcow2'/></disk></devices></domain>",
         "<pool><target><path>/srv/a/b.qcow2</path></target></pool>",
     ):
-        assert brief.names(document, path) is named
+        assert stdlib_reader.names(document, path) is named

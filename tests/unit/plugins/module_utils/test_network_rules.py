@@ -1,4 +1,4 @@
-"""Every rule of networks and pools on both sides: what is refused or noted, and the nearest that is not."""
+"""Every rule of networks on both sides: what is refused or noted, and the nearest that is not; of pools, what breaks each."""
 
 from __future__ import annotations
 

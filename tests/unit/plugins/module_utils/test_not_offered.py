@@ -12,7 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._disk_move import libv
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._guest import libvirt_prerequisites
 from ansible_collections.corral.virt.plugins.module_utils._libvirt import statistics
-from ansible_collections.corral.virt.plugins.module_utils._network import libvirt_networks
+from ansible_collections.corral.virt.plugins.module_utils._network import libvirt_network_lookup
 
 QUESTIONS: dict[str, tuple[t.Callable[[t.Any], object], object]] = {
     "domain capabilities": (lambda driver: statistics.domain_capabilities(driver, "kvm"), None),
@@ -20,7 +20,7 @@ QUESTIONS: dict[str, tuple[t.Callable[[t.Any], object], object]] = {
     "missing secrets": (lambda driver: libvirt_prerequisites.missing_secrets(driver, ["a"]), frozenset()),
     "missing filters": (lambda driver: libvirt_prerequisites.missing_filters(driver, {"a": ()}), frozenset()),
     "block job": (lambda driver: libvirt_disk_move.job(driver, "u", "vda"), None),
-    "leases": (libvirt_networks.leases, []),
+    "leases": (libvirt_network_lookup.leases, []),
 }
 
 

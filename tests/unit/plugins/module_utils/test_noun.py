@@ -15,6 +15,7 @@ from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import
     Live,
     NounPlan,
     Update,
+    noted,
     present,
 )
 
@@ -82,3 +83,18 @@ def test_a_step_says_what_it_does_without_its_document() -> None:
 
 def test_a_plan_may_be_empty() -> None:
     assert (NounPlan().steps, NounPlan().changes, NounPlan().pending, NounPlan().notes) == ((), (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "notes"),
+    [
+        ([], [], []),
+        (["a", "x: b"], [], ["a", "x: b"]),
+        (["a", "x: b"], ["x: b", "a"], ["a", "x: b"]),
+        (["x: b", "a"], ["x: b, c"], ["a", "x: b, c"]),
+        (["x: b", "x: c"], ["x: c", "x: d"], ["x: c", "x: d"]),
+        (["a"], ["b", "y: c"], ["a", "b", "y: c"]),
+    ],
+)
+def test_a_later_note_replaces_the_one_that_names_others(before: list[str], now: list[str], notes: list[str]) -> None:
+    assert noted(before, now) == tuple(notes)

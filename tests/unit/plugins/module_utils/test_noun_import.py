@@ -6,7 +6,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._network.fields_network_schema import NETWORK_SCHEMA
+from ansible_collections.corral.virt.plugins.module_utils._network.fields_network import NETWORK_SCHEMA
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_import import imported
 

@@ -11,7 +11,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput, Refused
-from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_arguments, run_noun_options
+from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun, run_noun_info, run_noun_options
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
@@ -212,11 +212,11 @@ def test_libvirt_accepts_the_document(protocol: str) -> None:
     ],
 )
 def test_its_arguments_change_nothing(there: str) -> None:
-    given = run_noun_arguments.arguments(NWFILTER.schema, "a", Found(UUID, xml=there))
+    given = run_noun_info.arguments(NWFILTER.schema, "a", Found(UUID, xml=there))
     assert len(given["rules"]) == there.count("<rule ") and not planned(there, **given).steps
 
 
 def test_a_rule_that_no_option_expresses_is_left_alone() -> None:
     there = THERE.replace("<tcp dstportstart='22'/>", "<tcp/><tcp/>")
-    assert "rules" not in run_noun_arguments.arguments(NWFILTER.schema, "a", Found(UUID, xml=there))
+    assert "rules" not in run_noun_info.arguments(NWFILTER.schema, "a", Found(UUID, xml=there))
     assert not planned(there, chain="ipv4").steps and planned(there, rules=[SSH, REST]).steps

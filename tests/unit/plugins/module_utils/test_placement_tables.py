@@ -404,7 +404,8 @@ def moving(dest: str) -> Placement:
 
 RUNS_TO = {name: GuestCopy("running", UUID, moving=name) for name in ("h2", "h3", "h9")}
 RUNS, STOPPED = GuestCopy("running", UUID), GuestCopy("shutdown", UUID)
-DEAD = "see the error of h9 above; where it is dead, remove it from the inventory, or: -e gone=h9"
+DEAD = "see the error of h9 above; where it is dead, remove it from the inventory, or: -e gone=h9 -e confirm=h9"
+CHOOSE = "to choose one, set uuid, or host to h1 or h2, or rename the others (virsh domrename)"
 COPIES = Placement(
     "web1",
     None,
@@ -436,6 +437,16 @@ SETTLED: list[tuple[dict[str, GuestCopy], dict[str, t.Any], Placement]] = [
     ),
     (
         {},
+        {"unreached": ["h9"], "gone": ["h8"]},
+        Placement(
+            "web1",
+            None,
+            f"h9 failed or could not be reached and may have it; {DEAD.replace('=h9', '=h8,h9')}",
+            deferred=True,
+        ),
+    ),
+    (
+        {},
         {"excluded": ["h4", "h2", "h3", "h5", "h6"]},
         Placement(
             "web1",
@@ -461,7 +472,9 @@ SETTLED: list[tuple[dict[str, GuestCopy], dict[str, t.Any], Placement]] = [
         Placement(
             "web1",
             None,
-            f"2 guests have this name (UUID {UUID} on h1, UUID other on h2); rename one of them (virsh domrename)",
+            f"2 guests have this name (UUID {UUID} running on h1, UUID other running on h2); {CHOOSE}",
+            deferred=True,
+            unclear=True,
         ),
     ),
     (
@@ -508,6 +521,135 @@ def test_what_was_seen_of_a_guest_is_told(
     known = [host(name, guests={"web1": copy}) for name, copy in copies.items()]
     empty = [host(name) for name in ("h1", "h2", "h3") if name not in copies]
     assert place([guest()], [*known, *empty], **more) == [expected]
+
+
+OTHER = GuestCopy("shutdown", "other")
+STAYS_OFF = (
+    f"it is off on h1 and h2 with the same UUID {UUID}, and no migration of it is recorded; compare the copies and undefine "
+    "the wrong one (playbook purge -e guest=web1 --limit HOST)"
+)
+TWICE_OFF = f"{STAYS_OFF}, or set host to h1 or h2"
+DIFFERENT = f"2 guests have this name (UUID {UUID} off on h1, UUID other off on h2); {CHOOSE}"
+THERE, TO_H2, ON_BOTH = (
+    "it is there",
+    "it is there; migrate it to h2 with playbook migrate",
+    "it runs on h1 and h2 at once",
+)
+# The guest as each host has it, what chooses one of them; its host, and why.
+CHOSEN: list[tuple[dict[str, GuestCopy], dict[str, t.Any], str | None, str]] = [
+    ({"h1": STOPPED, "h2": STOPPED}, {}, None, TWICE_OFF),
+    ({"h1": STOPPED, "h2": STOPPED}, {"uuid": UUID}, None, TWICE_OFF),
+    ({"h1": STOPPED, "h2": STOPPED}, {"host": "h3"}, None, TWICE_OFF),
+    ({"h1": STOPPED, "h2": STOPPED}, {"host": "h2"}, "h2", THERE),
+    ({"h1": STOPPED, "h2": OTHER}, {}, None, DIFFERENT),
+    ({"h1": STOPPED, "h2": OTHER}, {"host": "h3"}, None, DIFFERENT),
+    ({"h1": STOPPED, "h2": OTHER}, {"uuid": UUID}, "h1", THERE),
+    ({"h1": STOPPED, "h2": OTHER}, {"uuid": "other"}, "h2", THERE),
+    ({"h1": STOPPED, "h2": OTHER}, {"host": "h2"}, "h2", THERE),
+    ({"h1": STOPPED, "h2": OTHER}, {"uuid": UUID, "host": "h2"}, "h1", TO_H2),
+    ({"h1": RUNS, "h2": STOPPED}, {"host": "h2"}, "h1", TO_H2),
+    ({"h1": RUNS, "h2": OTHER}, {}, None, DIFFERENT.replace("off on h1", "running on h1")),
+    ({"h1": RUNS, "h2": OTHER}, {"uuid": "other"}, "h2", THERE),
+    ({"h1": RUNS, "h2": OTHER}, {"host": "h2"}, "h2", THERE),
+    ({"h1": RUNS, "h2": RUNS}, {"uuid": UUID}, None, ON_BOTH),
+    ({"h1": RUNS, "h2": RUNS}, {"host": "h2"}, None, ON_BOTH),
+    ({"h1": RUNS, "h2": GuestCopy("running", "other")}, {"uuid": "other"}, "h2", THERE),
+]
+
+
+@pytest.mark.parametrize(("copies", "wish", "expected", "why"), CHOSEN)
+def test_of_several_copies_one_is_taken_only_if_it_is_known_which(
+    copies: dict[str, GuestCopy], wish: dict[str, t.Any], expected: str | None, why: str
+) -> None:
+    hosts = [*(host(name, guests={"web1": copy}) for name, copy in copies.items()), host("h3")]
+    for order in (hosts, hosts[::-1]):
+        [one] = place([guest(**wish)], order)
+        assert (one.host, one.exists) == (expected, expected is not None)
+        assert one.deferred == one.unclear == (expected is None and why != ON_BOTH)
+        assert one.why == why or (why == ON_BOTH and one.why.startswith(why))
+
+
+RENAMED = (
+    f"both have the UUID {UUID}; compare the copies and undefine the wrong one (playbook purge -e guest=web1 or -e "
+)
+RENAMED += "guest=web1-old, with --limit HOST)"
+# The guest as each host has it, the same UUID under another name, more; why it is left as it is, or where it is.
+ALIASES: list[tuple[dict[str, GuestCopy], dict[str, GuestCopy], dict[str, t.Any], str]] = [
+    ({"h1": STOPPED}, {"h2": RUNS}, {}, f"it is off on h1 and, as web1-old, running on h2: {RENAMED}"),
+    ({"h1": RUNS}, {"h2": RUNS}, {}, f"it is running on h1 and, as web1-old, running on h2: {RENAMED}"),
+    (
+        {"h1": STOPPED, "h2": STOPPED},
+        {"h3": GuestCopy("paused", UUID)},
+        {},
+        f"it is off on h1 and off on h2 and, as web1-old, paused on h3: {RENAMED}",
+    ),
+    ({"h1": STOPPED}, {"h2": RUNS}, {"leave": ["h1"]}, f"it is off on h1 and, as web1-old, running on h2: {RENAMED}"),
+    ({"h1": STOPPED}, {"h2": STOPPED}, {}, "h1"),
+    ({"h1": STOPPED}, {"h2": GuestCopy("running", "other")}, {}, "h1"),
+    ({"h1": GuestCopy("shutdown")}, {"h2": GuestCopy("running")}, {}, "h1"),
+    (
+        {},
+        {"h2": STOPPED},
+        {"uuid": UUID},
+        f"its UUID {UUID} is that of web1-old on h2 (off); rename that guest (virsh domrename), or set another uuid",
+    ),
+]
+
+
+@pytest.mark.parametrize(("copies", "aliases", "more", "expected"), ALIASES)
+def test_a_guest_that_runs_under_another_name_is_not_taken(
+    copies: dict[str, GuestCopy], aliases: dict[str, GuestCopy], more: dict[str, t.Any], expected: str
+) -> None:
+    hosts = [
+        *(host(name, guests={"web1": copy}) for name, copy in copies.items()),
+        *(host(name, guests={"web1-old": copy}) for name, copy in aliases.items()),
+        host("h4"),
+    ]
+    [one] = place([guest(uuid=more.get("uuid"))], hosts, leave=more.get("leave", ()))
+    if expected == "h1":
+        assert (one.host, one.exists, one.why) == ("h1", True, "it is there")
+    else:
+        assert one == Placement("web1", None, expected, deferred=True, unclear=True)
+    # Under its other name, one that runs is taken unless both run.
+    if copies == {"h1": STOPPED} and aliases == {"h2": RUNS}:
+        assert place([guest("web1-old")], hosts) == [Placement("web1-old", "h2", "it is there", exists=True)]
+
+
+# A guest of that name on another host; what else is known.
+BESIDE: list[tuple[dict[str, GuestCopy], dict[str, t.Any]]] = [
+    ({"h1": RUNS, "h2": OTHER}, {}),
+    ({"h1": STOPPED, "h2": STOPPED}, {}),
+    ({"h1": RUNS_TO["h2"], "h2": GuestCopy("paused", UUID), "h3": OTHER}, {}),
+    ({"h1": STOPPED, "h2": OTHER}, {"unreached": ["h9"]}),
+    ({"h1": STOPPED, "h2": STOPPED}, {"excluded": ["h9"]}),
+]
+
+
+@pytest.mark.parametrize(("copies", "more"), BESIDE)
+def test_a_leftover_of_one_guest_keeps_no_other_from_its_host(
+    copies: dict[str, GuestCopy], more: dict[str, t.Any]
+) -> None:
+    there = GuestCopy("running", "db1-uuid")
+    hosts = [
+        host(name, guests={"web1": copy, **({"db1": there} if name == "h1" else {})}) for name, copy in copies.items()
+    ]
+    web1, db1 = place([guest(), guest("db1")], hosts, **more)
+    assert web1.deferred and web1.host is None and db1 == Placement("db1", "h1", "it is there", exists=True)
+
+
+def test_a_guest_does_not_leave_while_another_host_has_a_copy_that_is_off_too() -> None:
+    hosts = [host("h1", guests={"web1": STOPPED}), host("h2", guests={"web1": STOPPED}), host("h3")]
+    for leave in (["h1"], ["h2"]):
+        [one] = place([guest(uuid=UUID)], hosts, leave=leave)
+        assert one == Placement("web1", None, STAYS_OFF, deferred=True, unclear=True)
+
+
+def test_a_guest_that_leaves_has_no_options_that_could_choose_between_namesakes() -> None:
+    hosts = [host("h1", guests={"web1": STOPPED}), host("h2", guests={"web1": OTHER}), host("h3")]
+    [one] = place([guest()], hosts, leave=["h1"])
+    assert one.why == (
+        f"2 guests have this name (UUID {UUID} off on h1, UUID other off on h2); rename the others (virsh domrename)"
+    )
 
 
 def test_another_guest_of_that_name_keeps_a_guest_with_a_uuid_away() -> None:
@@ -668,6 +810,16 @@ WHOLE: list[tuple[dict[str, t.Any], dict[str, t.Any], list[Host], str | None, st
         "",
     ),
     ({"uuid": "u1"}, {}, [host("a", guests={"g1": GuestCopy("shutdown", "other")}), host("b")], "b", ""),
+    ({}, {"refused": (("a", "it does not see /srv"),)}, [host("a"), host("b", memory_used_mib=100)], "b", ""),
+    (
+        {},
+        {"refused": (("a", "it does not see /srv"),)},
+        [host("a")],
+        None,
+        "a: cannot have all of group shop, which needs 2 vcpus and 200 MiB: g2: it does not see /srv",
+    ),
+    ({"members": words("a")}, {"members": words("a", "b")}, [host("a", memory_used_mib=100), host("b")], "a", ""),
+    ({"members": words("a")}, {"members": words("b")}, [host("a"), host("b")], None, "they run in different clusters"),
     # a guest of two groups makes one of them
     (
         {},
@@ -749,6 +901,12 @@ def test_pools_of_one_filesystem_share_its_room() -> None:
     here.put(guest("web2", disks=(("iso", 40), ("slow", 1))))
     assert [here.disk_left(pool) for pool in rooms] == [0, 0, 99]
     guests = [guest(name, disks=((pool, 60),)) for name, pool in (("web1", "fast"), ("web2", "iso"))]
+    two = guest(disks=(("fast", 60), ("iso", 60), ("slow", 60)))
+    why = "100 MiB left in pools fast, iso of one filesystem, of 120 MiB that it needs"
+    assert against(Load(shared, TIGHT), two) == why
+    assert against(Load(dataclasses.replace(shared, filesystems={}), TIGHT), two) is None
+    [placed_two] = place([two], [shared, host("hyper2", disk_left_mib=dict.fromkeys(rooms, 70))], policy=TIGHT)
+    assert placed_two.host == "hyper2"
     [filled] = with_guests([shared], [(each, shared.name) for each in guests])
     assert filled.disk_left_mib == {"fast": -20, "iso": -20, "slow": 100}
 

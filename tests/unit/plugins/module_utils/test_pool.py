@@ -18,19 +18,19 @@ from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection im
 from ansible_collections.corral.virt.plugins.module_utils._noun import (
     libvirt_api,
     run_noun,
-    run_noun_arguments,
+    run_noun_info,
     run_noun_options,
 )
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
-from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan, Start
+from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Define, NounPlan, Start, Stop
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import Noun, plan
 from ansible_collections.corral.virt.plugins.module_utils._storage import (
     fields_pool,
     files_lvm,
     files_pool,
     plan_pool_space,
-    run_pools,
+    run_pool_verbs,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import (
     POOL_TYPES,
@@ -39,7 +39,7 @@ from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool im
     RawPoolHost,
 )
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool import POOL, Refresh
-from ansible_collections.corral.virt.plugins.module_utils._storage.run_pools import API
+from ansible_collections.corral.virt.plugins.module_utils._storage.run_pool_verbs import API
 from ansible_collections.corral.virt.plugins.module_utils._system import command
 
 XML = "<pool type='{}'><name>a</name><target><path>{}</path></target></pool>"
@@ -170,6 +170,25 @@ def test_check_mode_says_what_a_real_run_does(state: str) -> None:
         }
         gone = run(state="absent")
         assert (gone["changed"], gone["pool"]) == (True, None)
+
+
+@pytest.mark.parametrize("state", ["inactive", "absent"])
+def test_a_guest_that_comes_before_a_pool_stops_is_named(state: str) -> None:
+    disk = "<disk type='file'><source file='/srv/extra/a'/><target dev='vda'/></disk>"
+    comer = (
+        "<domain type='test'><name>comer</name><memory>1024</memory><os><type>hvm</type></os>"
+        f"<devices>{disk}</devices></domain>"
+    )
+    with opened("test:///default") as connection:
+
+        def run(state: str) -> dict[str, t.Any]:
+            gate = Gate(check_mode=False, meanwhile=lambda step: isinstance(step, Stop) and connection.defineXML(comer))
+            return run_noun.converge(connection, POOL, API, {**params("/srv/extra", state), "name": "extra"}, gate)
+
+        assert run("active")["notes"] == []
+        assert run(state)["notes"] == ["guests have disks in the directory of pool extra, and keep them: comer"]
+        connection.lookupByName("comer").undefine()
+        run("absent")
 
 
 def noted(host: PoolHost, there: Found | None, **wanted: t.Any) -> list[str]:
@@ -338,7 +357,7 @@ def test_the_first_part_of_a_path_that_is_no_directory(tmp_path: Path) -> None:
 def test_what_libvirt_refuses_is_refused_before(
     check_mode: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(run_pools, "has_files_here", lambda _uri: True)
+    monkeypatch.setattr(run_pool_verbs, "has_files_here", lambda _uri: True)
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
     with opened("test:///default") as connection:
         for path, reason in (
@@ -399,7 +418,7 @@ def test_a_pool_of_every_type_is_defined_and_comes_back(kind: str) -> None:
     xml = document(made)
     again = Found("2ff4c3c5-8a3b-4f9d-9b5e-cc7cf3cbb8f2", xml=xml)
     assert not planned(again, state="inactive", type=kind, **EVERY[kind]).steps
-    given = run_noun_arguments.arguments(POOL.schema, "a", again)
+    given = run_noun_info.arguments(POOL.schema, "a", again)
     assert given["type"] == kind and not planned(again, **{**given, "state": "inactive", "autostart": None}).steps
     if RNG.exists():
         etree.RelaxNG(etree.parse(str(RNG))).assertValid(etree.fromstring(xml))

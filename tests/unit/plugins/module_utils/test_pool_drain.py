@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing as t
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._disk_move import (
     plan_disk_move,
     plan_pool_drain,
+    run_pool_drain,
     xml_disk_move,
 )
 from ansible_collections.corral.virt.plugins.module_utils._disk_move.plan_disk_move import Mark
@@ -77,6 +79,10 @@ class Host:
 
     def files(self, _pool: str) -> dict[str, int]:
         return {path: self.sizes.get(path, 10) * MIB for path in self.there if path.startswith("/old/")}
+
+    def which(self, path: str) -> t.Hashable:
+        real = path.replace("/linked/", "/old/").replace("/dev/mapper/vg0-", "/dev/vg0/")
+        return real if real in self.there else None
 
     def storage(self, pool: PoolDirectory) -> t.Hashable:
         return "one" if pool.name in self.same else pool.name
@@ -203,6 +209,29 @@ def test_all_that_cannot_move_is_told_before_anything_moves() -> None:
     assert moves(found) == ["app root fast", "db system fast"] and len(found.refused) == 2
     assert plan_pool_drain.unmoved(["x"], found.refused, "old").startswith("disks are left in pool old: x; cannot move")
     assert plan_pool_drain.unmoved([], (), "old") == ""
+
+
+def test_a_disk_that_is_named_by_another_path_does_not_stay_without_a_word() -> None:
+    """Through a directory that is a link, for example."""
+    disks = {"system": "/linked/web.qcow2", "cd": "/linked/tools.iso cdrom", "far": "/linked/far.qcow2"}
+    host = Host({"web": document("web", disks)}, there=("/old/web.qcow2", "/old/tools.iso"))
+    told = refused(host)
+    assert told == (
+        "cannot move disk system of web: its definition names /old/web.qcow2 of pool old by another path, "
+        "/linked/web.qcow2; write /old/web.qcow2 there while the guest is off (`virsh edit web`), and run again"
+    )
+    found = plan_pool_drain.plan(dataclasses.replace(SPEC, movable_only=True), host)
+    assert moves(found) == [] and plan_pool_drain.unmoved([], found.refused, "old").endswith(told)
+
+
+def test_a_path_tells_which_file_it_is(tmp_path: Path) -> None:
+    (tmp_path / "pool").mkdir()
+    (tmp_path / "pool" / "a").touch()
+    (tmp_path / "linked").symlink_to("pool")
+    host = run_pool_drain._Host(None)
+    assert host.which(f"{tmp_path}/pool/a") == host.which(f"{tmp_path}/linked/a") is not None
+    assert host.which(f"{tmp_path}/pool/b") is None
+    assert host.which("/dev/null") != host.which("/dev/zero")
 
 
 def test_what_stays_is_told_with_its_reason() -> None:

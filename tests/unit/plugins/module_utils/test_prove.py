@@ -14,6 +14,7 @@ from ansible_collections.corral.virt.plugins.module_utils._backup import (
     files_repository,
     plan_backup_info,
     plan_prove,
+    run_prove,
     xml_proof,
 )
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
@@ -220,6 +221,28 @@ def test_what_cannot_be_proven(host: Prover, options: dict[str, t.Any], why: str
 
 def test_what_an_interrupted_run_left_is_not_in_the_way() -> None:
     assert planned(Prover(files=(FOLDER,), others={NAME: NEW}), removed=[NEW]).steps
+
+
+def test_what_a_killed_restore_left_of_its_states_goes_with_a_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next proof has another UUID, and never looks there."""
+    step = plan_prove.RemoveProof(NAME, NEW, FOLDER)
+    assert plan_prove.states_of(step) == (
+        f"/var/lib/libvirt/swtpm/{NEW}",
+        f"/var/lib/libvirt/qemu/nvram/{NAME}_VARS.fd",
+    )
+    (tmp_path / "tpm.restoring").mkdir()
+    (tmp_path / "nvram.restoring").touch()
+    states = str(tmp_path / "tpm"), str(tmp_path / "nvram")
+    monkeypatch.setattr(plan_prove, "states_of", lambda _step: states)
+    for name in (
+        *("libvirt_snapshot.stop", "libvirt_proof.remove_network", "files_proof.remove", "definition.undefine_by"),
+        "libvirt_query.managed_state",
+    ):
+        monkeypatch.setattr(f"{run_prove.__name__}.{name}", lambda *_of: ())
+    run_prove._Work(None, ProofSpec("/r"), t.cast(t.Any, None)).remove(step)
+    assert list(tmp_path.iterdir()) == []
 
 
 def chosen(proofs: dict[str, Proof], known: t.Collection[str] = (UUID, OTHER, NEW), **options: t.Any) -> list[str]:

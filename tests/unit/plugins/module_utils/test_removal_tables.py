@@ -18,7 +18,12 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 )
 from ansible_collections.corral.virt.plugins.module_utils._guest import plan_guest_steps, plan_live
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_changes import GuestPlan, plan
-from ansible_collections.corral.virt.plugins.module_utils._guest.plan_removal import absent, shared, unrecorded
+from ansible_collections.corral.virt.plugins.module_utils._guest.plan_removal import (
+    absent,
+    shared,
+    unrecorded,
+    with_shared_variables,
+)
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disk_facts import Owner
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import OwnedVolume
 
@@ -87,6 +92,44 @@ def test_a_removal_deletes_what_it_owns_and_nobody_uses() -> None:
         (state, more, result(state, **more)) for state, more, expected in REMOVALS if result(state, **more) != expected
     ]
     assert not wrong
+
+
+def test_uefi_variables_that_another_guest_uses_stay() -> None:
+    """libvirt would delete them by their path: a definition that was copied by hand names them, too."""
+    for user, kinds, notes in (
+        ("guest web2", ("keep_nvram", "tpm"), ("kept UEFI variables /vars.fd: guest web2 uses them",)),
+        ("", ("nvram", "tpm"), ()),
+    ):
+        made = absent(
+            GuestSpec("web1", state="absent"),
+            found("shutdown"),
+            managed_state=("nvram", "tpm"),
+            owned=(),
+            owner=OWNER,
+            in_use={},
+            disks={},
+        )
+        made = with_shared_variables(made, {"/vars.fd": user} if user else {})
+        assert [step.managed_state for step in made.steps if isinstance(step, plan_guest_steps.Undefine)] == [kinds]
+        assert made.notes == notes
+        assert str(made.steps[-1]) == f"undefine web1 with its {'tpm' if user else 'nvram, tpm'}"
+
+
+def test_a_disk_that_a_guest_of_another_host_may_use_stays() -> None:
+    answer = absent(
+        GuestSpec("web1", state="absent", remove_storage=True, keep_shared=True),
+        found("shutdown"),
+        managed_state=(),
+        owned=own("/a", "/b"),
+        owner=OWNER,
+        in_use={},
+        disks={"/a": THERE, "/b": THERE},
+        shared={"/b": "nfs4"},
+    )
+    assert [shown(step) for step in answer.steps] == ["Undefine", "DeleteVolume /a"]
+    [note] = answer.notes
+    assert note.startswith("kept disk /b of web1: it is on nfs4, and a guest of a host that was not asked may use it; ")
+    assert note.endswith("; to delete it: virsh --connect qemu:///system vol-delete /b")
 
 
 def test_kept_disks_are_named_with_the_reason() -> None:
@@ -230,6 +273,7 @@ def test_power_states_ask_and_wait_as_told() -> None:
             "running",
             "Reboot 9 force=True wait=True",
         ),
+        (GuestSpec("web1"), "paused", ""),
         (GuestSpec("web1", state="running"), "crashed and off", "Start"),
         (GuestSpec("web1", state="destroyed"), "crashed and off", ""),
     ]

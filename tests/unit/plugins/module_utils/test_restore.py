@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
+import os
 import re
+import tarfile
 import typing as t
+from pathlib import Path
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._backup import plan_instant_restore, plan_restore
+from ansible_collections.corral.virt.plugins.module_utils._backup import (
+    files_restored,
+    plan_instant_restore,
+    plan_restore,
+    run_restore,
+)
 from ansible_collections.corral.virt.plugins.module_utils._backup.model_backup import (
     MARKER,
     UNREADABLE,
@@ -423,6 +433,94 @@ def test_what_an_interrupted_run_has_left() -> None:
     assert made == [restored("/i/g.qcow2.restored"), gone, "put the restored disks of g in place: /i/g.qcow2", gone]
     linked = dataclasses.replace(aside, marks={"/i/g.qcow2.replaced": "/i/g.qcow2"})
     assert len(steps(linked, confirm="g", disks=("vda",))) == 3, "one file under two names"
+
+
+def test_files_are_of_the_guest_when_it_is_defined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If libvirt refuses it, they are what an interrupted restore has left, and the next run takes their names again."""
+    done: list[str] = []
+
+    def define(_connection: object, guest: str, _xml: str) -> None:
+        done.append(f"define {guest}")
+        if guest == "refused":
+            raise Failed("libvirt refuses it")
+
+    for name in (
+        "libvirt_query.find_by_uuid",
+        "libvirt_query.find",
+        "identity.of_path",
+        "run_pool_directory.pool_with",
+    ):
+        monkeypatch.setattr(f"{run_restore.__name__}.{name}", lambda *_of: None)
+    monkeypatch.setattr(f"{run_restore.__name__}.definition.define", define)
+    monkeypatch.setattr(f"{run_restore.__name__}.files_restored.settle", done.append)
+    monkeypatch.setattr(f"{run_restore.__name__}.files_restored.mark", lambda path: done.append(f"mark {path}"))
+    work = run_restore.RestoreWork(None, RestoreSpec("/b", "g"), t.cast(t.Any, None))
+    work.define(DefineRestored("g", UUID, TWO, ("/i/g.qcow2",), ("/i/g.qcow2", "/v/g_VARS.fd")))
+    assert done == ["/i/g.qcow2", "/v/g_VARS.fd", "define g"]
+    with pytest.raises(Failed, match="libvirt refuses it"):
+        work.define(DefineRestored("refused", UUID, TWO, ("/i/g.qcow2",), ("/i/g.qcow2",)))
+    assert done[3:] == ["/i/g.qcow2", "define refused", "mark /i/g.qcow2"]
+
+
+@pytest.mark.parametrize(("number", "raises"), [(errno.ENODATA, False), (errno.EIO, True), (errno.EROFS, True)])
+def test_a_mark_that_stays_stops_the_restore(number: int, raises: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later one would take the guest's own file for a leftover."""
+
+    def fail(*_arguments: object, **_more: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "removexattr", fail)
+    with (
+        pytest.raises(Failed, match=r"cannot let /i/g.qcow2 count as restored") if raises else contextlib.nullcontext()
+    ):
+        files_restored.settle("/i/g.qcow2")
+
+
+def leave_file(path: Path) -> None:
+    path.write_text("left, and longer than what is restored")
+
+
+def leave_directory(path: Path) -> None:
+    (path / "left").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("leave", [leave_file, leave_directory])
+def test_a_state_replaces_what_an_interrupted_restore_has_left(tmp_path: Path, leave: t.Callable[[Path], None]) -> None:
+    (tmp_path / "tpm").mkdir()
+    (tmp_path / "tpm/state").touch()
+    with tarfile.open(tmp_path / "tpm.tar", "w") as archive:
+        archive.add(tmp_path / "tpm/state", "state")
+    (tmp_path / "nvram.fd").write_text("variables")
+    for name in ("tpm.tar", "nvram.fd"):
+        leave(tmp_path / "new.restoring")
+        files_restored.state(str(tmp_path / name), str(tmp_path / "new"))
+        made = tmp_path / "new"
+        assert made.read_text() == "variables" if made.is_file() else [one.name for one in made.iterdir()] == ["state"]
+        assert not (tmp_path / "new.restoring").exists()
+        made.rename(tmp_path / f"made-{name}")
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "stopped"]
+)
+def test_a_state_that_cannot_be_restored_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    (tmp_path / "nvram.fd").touch()
+    (tmp_path / "tpm.tar").touch()
+
+    def fail(*_of: object) -> t.NoReturn:
+        raise error
+
+    monkeypatch.setattr(f"{files_restored.__name__}.shutil.copyfileobj", fail)
+    monkeypatch.setattr(f"{files_restored.__name__}._unpack", fail)
+    for name in ("nvram.fd", "tpm.tar"):
+        with pytest.raises((Failed, KeyboardInterrupt)):
+            files_restored.state(str(tmp_path / name), str(tmp_path / "new"))
+    monkeypatch.undo()
+    with pytest.raises(Failed, match="use another backup"):
+        files_restored.state(str(tmp_path / "tpm.tar"), str(tmp_path / "new"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["nvram.fd", "tpm.tar"]
 
 
 def inside(element: str) -> str:

@@ -62,6 +62,10 @@ def known(digest: str | None = None, **more: t.Any) -> Known:
     return Known({"seed": DiskDevice(ISO, "vdz")}, seed=digest, **more)
 
 
+# who uses files on the host
+USERS = {"/taken/web1-seed.iso": "guest web2"}
+
+
 def xml_of(volume: Volume) -> str:
     """As `host_xml.new_volume` does it, shorter."""
     return f"<volume name='{volume.name}'/>"
@@ -72,7 +76,7 @@ def planned(
 ) -> plan_seeding.Seeding:
     """The plan for that seed."""
     spec = wanted(what, **more)
-    return plan_seeding.plan(spec, of, disks, plan_seeding.seed_case(spec, of, disks), site, xml_of)
+    return plan_seeding.plan(spec, of, disks, plan_seeding.seed_case(spec, of, disks), site, xml_of, USERS.get)
 
 
 CASES = [
@@ -230,7 +234,14 @@ REFUSALS: list[tuple[Seed, Known, DiskPlan, SeedSite | None, str]] = [
         Known(),
         NEW,
         dataclasses.replace(SITE, exists=True),
-        f"{ISO} exists and belongs to no guest of this collection; remove it first",
+        f"{ISO} exists already; another host may use it. If not, remove it",
+    ),
+    (
+        NOCLOUD,
+        Known(),
+        NEW,
+        dataclasses.replace(SITE, exists=True, pool=PoolDirectory("taken", "dir", "/taken", here=True)),
+        "/taken/web1-seed.iso exists already, and guest web2 uses it; choose another name for the guest",
     ),
     (
         OFFLINE,

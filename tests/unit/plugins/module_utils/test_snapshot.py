@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing as t
+import zlib
 
 import pytest
 
@@ -35,6 +37,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     Merge,
     MergeOff,
     PowerOff,
+    RecordSnapshot,
     Redefine,
     Revert,
     TakeSnapshot,
@@ -98,6 +101,7 @@ class Host:
     bitmaps: bool = False
     libvirt: int = 9_000_000
     chains: t.Sequence[str] = ()  # of vda, the top first
+    inodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)  # of files with several names
 
     def guest(self, name: str) -> FoundGuest | None:
         live = (self.live or self.stored) if self.running else None
@@ -126,8 +130,8 @@ class Host:
     def exists(self, path: str) -> bool:
         return path not in self.missing
 
-    def identity(self, _path: str) -> FileIdentity | None:
-        return FileIdentity(7, 9)
+    def identity(self, path: str) -> FileIdentity | None:
+        return FileIdentity(self.inodes.get(path, zlib.crc32(path.encode())), 9)
 
     def taken_bytes(self, _path: str) -> int:
         return 2 * MIB
@@ -301,6 +305,19 @@ def test_what_interrupted_runs_left_goes() -> None:
     ]
 
 
+@pytest.mark.parametrize("state", ["present", "absent", "reverted"])
+def test_a_second_name_that_an_interrupted_revert_left_goes(state: str) -> None:
+    """The guest still writes to that file: to delete it as a file of its own is refused, each time."""
+    second = "/p/1.reverted.0b2c"
+    left = dataclasses.replace(ENTRY, files=("/p/1", second))
+    host = on_one(entries=(left,), inodes={"/p/1": 4, second: 4})
+    found = steps(host, state, **(GO if state == "reverted" else {}))
+    assert found[0] == f"remove {second}, a second name of /p/1"
+    assert not [step for step in found if f"delete disk {second}" in step]
+    gone = dataclasses.replace(host, inodes={})
+    assert f"delete disk {second}, after 168 h in /p/.corral/.removed" in steps(gone), "libvirt has made another file"
+
+
 def test_the_newest_is_merged_while_the_guest_runs() -> None:
     made = plan(on_one(), "absent")
     assert [str(step) for step in made.steps] == [
@@ -380,7 +397,7 @@ SIDE = (*TWO[:1], snapshot("n", "s", "/p/2", "/p/1"), snapshot("m", "s", "/p/3",
         (on_one(users={"/p/0": "guest h"}), "would change /p/0, which guest h uses"),
         (dataclasses.replace(on_one(), chains=("/p/1", "/p/other")), "somebody has changed its chain"),
         (dataclasses.replace(on_one(), chains=("/p/1",)), "the backing file of /p/1 is missing"),
-        (Host(document(disk("vda", "/p/flat")), snapshots=ONE), "/p/1 is no longer in the chain of disk vda"),
+        (Host(document(disk("vda", "/p/0")), snapshots=ONE), "/p/1 is no longer in the chain of disk vda"),
         (
             Host(
                 document(disk("vda", "/p/1")),
@@ -395,11 +412,24 @@ def test_what_is_not_deleted(host: Host, reason: str) -> None:
     assert reason in why(host, "absent")
 
 
-def test_a_disk_that_the_guest_has_no_longer_is_kept() -> None:
-    gone = Host(document(disk("vdb", "/p/b")), snapshots=ONE)
-    made = plan(gone, "absent")
-    assert "/p/1, which it wrote to since snapshot s, is kept" in made.notes[0]
-    assert "delete disk /p/1" not in [str(step) for step in made.steps]
+def detached(*entries: SnapshotRecord, other: str = "vdb", **more: t.Any) -> Host:
+    """A guest whose disk was detached since the snapshot, and its file kept."""
+    return Host(document(disk(other, "/p/b"), entries=entries), **{"snapshots": ONE, **more})
+
+
+BEGUN = dataclasses.replace(ENTRY, phase=SnapshotRecord.DELETING)
+
+
+@pytest.mark.parametrize("other", ["vdb", "vda"])
+@pytest.mark.parametrize("entries", [(), (ENTRY,), (BEGUN,)])
+def test_a_disk_that_the_guest_has_no_longer_is_kept(entries: tuple[SnapshotRecord, ...], other: str) -> None:
+    """Another one may have its place, also since a deletion was begun that was interrupted."""
+    made = plan(detached(*entries, other=other), "absent")
+    assert "snapshot s; /p/1, which it wrote to since, is kept" in made.notes[0]
+    assert not [step for step in made.steps if "delete disk" in str(step)]
+    recorded = t.cast(RecordSnapshot, made.steps[0]).entry.files
+    assert "/p/1" not in recorded, "an interrupted run does not leave it to the next one"
+    assert not plan(detached(*entries, other=other, missing=["/p/1"]), "absent").notes, "nothing is kept"
 
 
 GO: dict[str, t.Any] = {"run": True, "confirm": "s"}
@@ -424,8 +454,117 @@ def test_the_guest_goes_back() -> None:
     define = next(step for step in made.steps if isinstance(step, Define))
     assert "/p/g-vda.s.0a1b.qcow2" in define.xml
     assert fields_record.read(define.xml)["snapshots"] == fields_record.read(host.stored)["snapshots"]
+    stopped = steps(host, "reverted", run=False, confirm="s")
+    assert stopped.index("leave g off") == stopped.index("delete disk /p/1, after 168 h in /p/.corral/.removed") - 1
     off = steps(on_one(running=False), "reverted", run=False, confirm="s", keep_reverted_h=0)
     assert "switch off g" not in off and "start g" not in off and off[-1] == "delete disk /p/1"
+
+
+@pytest.mark.parametrize("other", ["vdb", "vda"])
+@pytest.mark.parametrize("keep_h", [0, 168])
+def test_who_goes_back_keeps_a_disk_that_was_detached_since(other: str, keep_h: int) -> None:
+    """Nobody has asked to throw it away: its owner kept it. Another disk may have its place."""
+    host = detached(ENTRY, other=other)
+    made = plan(host, "reverted", **GO, keep_reverted_h=keep_h)
+    assert not [step for step in made.steps if "delete disk" in str(step)] and (*made.thrown_away, *made.kept) == ()
+    assert [note.rpartition("; ")[2] for note in made.notes] == [
+        "/p/b is kept",
+        "/p/1, which it wrote to since, is kept",
+    ]
+    recorded = [step.entry.files for step in made.steps if isinstance(step, RecordSnapshot)]
+    assert recorded == [("/p/g-vda.s.0a1b.qcow2",)] * 2, "the next run finds no leftovers"
+    assert "(to none of the disks that it has now)" in why(host, "reverted", run=True)
+
+
+def test_what_an_interrupted_revert_left_is_no_detached_disk() -> None:
+    """The guest is defined on the new file, and libvirt's document names that of before."""
+    half = Host(document(disk("vda", "/p/new"), entries=(ENTRY,)), snapshots=ONE, chains=("/p/new", "/p/0"))
+    made = plan(half, "reverted", **GO)
+    assert [path for path, _bytes in made.thrown_away] == ["/p/new"] and not made.notes
+    assert "delete disk /p/1, after 168 h in /p/.corral/.removed" in [str(step) for step in made.steps]
+
+
+def test_libvirt_does_not_remove_a_disk_that_was_detached_since() -> None:
+    """It removes all files of the current snapshot: this one has a second name until then."""
+    newer = SnapshotRecord("n", UUID, SnapshotRecord.MADE, files=("/p/2",))
+    made = plan(detached(newer, snapshots=TWO, libvirt=9_009_000), "reverted", **GO)
+    revert = t.cast(Revert, made.steps[-1])
+    names = {"n": ("/p/2", "/p/2.reverted.0a1b"), "s": ("/p/1", "/p/1.reverted.0a1b")}
+    assert revert.spared == (names["n"], names["s"]) and revert.thrown_away == ()
+    recorded = {step.name: step.entry for step in made.steps if isinstance(step, RecordSnapshot)}
+    assert {name: (one.files, one.spared) for name, one in recorded.items()} == {
+        name: ((), (pair,)) for name, pair in names.items()
+    }
+    assert "disk vda of snapshot n; /p/2, which it wrote to since, is kept" in made.notes[-1]
+    assert len(made.notes) == 2, "with the disk that is detached by the revert, and without what /p/2 stands on"
+
+
+def test_a_disk_that_was_detached_before_the_current_snapshot_is_spared_as_well() -> None:
+    none = dataclasses.replace(TWO[1], disks=())
+    made = plan(detached(ENTRY, snapshots=(TWO[0], none), libvirt=9_009_000), "reverted", **GO)
+    (recorded,) = [step.entry for step in made.steps if isinstance(step, RecordSnapshot)]
+    assert recorded.files == () and recorded.spared == (("/p/1", "/p/1.reverted.0a1b"),)
+    assert "disk vda of snapshot s; /p/1, which it wrote to since, is kept" in made.notes[-1]
+
+
+def test_a_disk_that_has_another_target_by_now_is_spared_as_well() -> None:
+    """libvirt removes the file by its path."""
+    host = Host(document(disk("vdb", "/p/2")), snapshots=TWO, chains=("/p/2", "/p/1", "/p/0"), libvirt=9_009_000)
+    assert [path for path, _name in t.cast(Revert, plan(host, "reverted", **GO).steps[-1]).spared] == ["/p/2", "/p/1"]
+
+
+def after_a_revert(*names: str, spared: bool = True) -> Host:
+    """libvirt has gone back to `s`, on a new file, and goes on naming the files of a disk that was detached before."""
+    found = {
+        "s": dataclasses.replace(
+            ONE[0], disks=(SnapshotDisk("vda", "external", "/p/1", "qcow2", "/p/0", "qcow2", "/p/1b"),)
+        ),
+        "n": dataclasses.replace(TWO[1], current=False),
+    }
+    paths = {"n": "/p/2", "s": "/p/1"}
+    entries = [
+        SnapshotRecord(name, UUID, SnapshotRecord.MADE, spared=((paths[name], f"{paths[name]}.reverted.0b2c"),))
+        for name in (names if spared else ())
+    ]
+    return Host(
+        document(disk("vda", "/p/1b"), entries=entries),
+        snapshots=[found[name] for name in names],
+        chains=("/p/1b", "/p/0"),
+        missing=[f"{path}.reverted.0b2c" for path in paths.values()],
+    )
+
+
+def test_what_a_revert_has_spared_outlives_its_snapshot() -> None:
+    """The guest has a disk of that target again, and libvirt's document names the file: our record tells."""
+    made = plan(after_a_revert("s", "n"), "absent", "n")
+    assert "disk vda of snapshot n; /p/2, which it wrote to since, is kept" in made.notes[0]
+    assert not [step for step in made.steps if "delete disk" in str(step)], "nor what it stands on"
+    made = plan(after_a_revert("s"), "absent", "s")
+    assert [str(step) for step in made.steps if "delete disk" in str(step)] == ["delete disk /p/1b"]
+    assert "delete disk /p/2" in steps(after_a_revert("s", "n", spared=False), "absent", "n"), "without a record"
+
+
+@pytest.mark.parametrize("state", ["present", "absent", "reverted"])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_an_interrupted_revert_was_to_spare_has_its_name_again(state: str, first: bool) -> None:
+    """Its second name is on record, and is never deleted as a leftover is."""
+    name = "/p/2.reverted.0b2c"
+    host = after_a_revert("s", "n")
+    missing = [path for path in host.missing if path != name] + ([] if first else ["/p/2"])
+    host = dataclasses.replace(host, missing=missing, inodes={"/p/2": 4, name: 4}, libvirt=9_009_000)
+    found = steps(host, state, "n" if state == "absent" else "s", **(GO if state == "reverted" else {}))
+    assert found[0] == (f"remove {name}, a second name of /p/2" if first else f"bring /p/2 back from {name}")
+    assert not [step for step in found if "delete disk /p/2" in step]
+    other = dataclasses.replace(host, inodes={})
+    assert not first or name not in "".join(steps(other)), "another file has the name by now: both stay"
+
+
+def test_a_spared_file_that_is_a_disk_again_is_merged_as_any() -> None:
+    entry = SnapshotRecord("s", UUID, SnapshotRecord.MADE, spared=(("/p/1", "/p/1.reverted.0b2c"),))
+    made = plan(on_one(entries=(entry,)), "absent")
+    assert "delete disk /p/1" in [str(step) for step in made.steps] and not made.notes
+    recorded = t.cast(RecordSnapshot, made.steps[0]).entry
+    assert recorded.spared == () and "/p/1" in recorded.files, "an interrupted run has merged it, then"
 
 
 def test_what_goes_is_named_before() -> None:
@@ -508,6 +647,13 @@ def test_how_long_scheduled_ones_are_kept(ages_s: list[int], keep: dict[str, int
     assert plan_snapshot.time_name(0) == "corral-19700101T000000Z"
 
 
+@pytest.mark.parametrize("keep", [{"daily": 2}, {"hourly": 1}])
+def test_the_one_that_a_run_takes_is_kept_when_the_clock_went_back(keep: dict[str, int]) -> None:
+    found = [Snapshot(f"at-{age}", NOW_S - age) for age in (-DAY, -2 * DAY, 0, DAY)]
+    gone = plan_snapshot.time_is_over(SnapshotSpec("g", "at-0", scheduled=True, keep=keep), found)
+    assert gone == [f"at-{age}" for age in ((DAY,) if "daily" in keep else (DAY, -DAY))]
+
+
 OPTIONS: dict[str, t.Any] = {
     "guests": ["g"], "name": "s", "state": "present", "description": None, "kind": "external", "memory": False,
     "quiesce": "auto", "directory": None, "keep": None, "run": None, "confirm": None, "keep_reverted_h": 168,
@@ -535,8 +681,12 @@ def test_all_problems_of_the_options_are_told_at_once() -> None:
 
 
 def test_entries_of_the_record_survive_and_damaged_ones_do_not_count() -> None:
-    entry = SnapshotRecord("a b", UUID, SnapshotRecord.DELETING, True, ("/p/1",), (("/n", "/p/n"),))
+    entry = SnapshotRecord(
+        "a b", UUID, SnapshotRecord.DELETING, True, ("/p/1",), (("/n", "/p/n"),), (("/p/2", "/p/m"),)
+    )
     assert SnapshotRecord.of(entry.text(), UUID) == entry
+    before = {name: value for name, value in json.loads(entry.text()).items() if name != "spared"}
+    assert SnapshotRecord.of(json.dumps(before), UUID) == dataclasses.replace(entry, spared=()), "an earlier version"
     assert SnapshotRecord.of(entry.text(), "another") is None
     for text in ("", "{}", "[]", "null", '{"name": 1}'):
         assert SnapshotRecord.of(text, UUID) is None

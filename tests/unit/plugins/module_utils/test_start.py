@@ -20,7 +20,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_prerequisi
 from ansible_collections.corral.virt.plugins.module_utils._guest import files_prerequisites, plan_start
 from ansible_collections.corral.virt.plugins.module_utils._power import plan_power_steps
 from ansible_collections.corral.virt.plugins.module_utils._system import command, interfaces
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 GUEST = """<domain><os><kernel>/k</kernel><initrd>/i</initrd><loader>/l</loader><nvram template='/t'>/v</nvram></os>
 <metadata><x:disk xmlns:x='urn:x'><source file='/not/a/disk'/></x:disk></metadata><devices>
@@ -147,7 +147,7 @@ def test_programs_and_secrets_of_a_guest() -> None:
     ],
 )
 def test_what_libvirt_can_give_guests(capabilities: str, what: str, *, offered: bool) -> None:
-    assert brief.offers(f"<domainCapabilities>{capabilities}</domainCapabilities>", what) == offered
+    assert stdlib_reader.offers(f"<domainCapabilities>{capabilities}</domainCapabilities>", what) == offered
 
 
 def test_what_another_host_lacks_is_told_of_that_host() -> None:

@@ -16,7 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain import (
     xml_summary,
 )
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_address import Nic
-from ansible_collections.corral.virt.plugins.module_utils._xml import brief
+from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 from ansible_collections.corral.virt.plugins.module_utils._xml.names import sealed
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 from ansible_collections.corral.virt.tests.golden.case import GOLDEN
@@ -140,4 +140,4 @@ def test_a_copy_of_a_definition_is_not_on_its_way(guest: str, moving: str | None
     )
     assert xml_summary.recorded(xml_summary.read(xml)[1])["moving"] == moving
     mark = fields_record.document(parse(xml))
-    assert brief.moving(mark, "4a5b") == bool(moving)
+    assert stdlib_reader.moving(mark, "4a5b") == bool(moving)

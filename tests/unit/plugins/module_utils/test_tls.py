@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
 import datetime
@@ -434,6 +435,23 @@ def test_a_plan_is_refused_where_another_authority_was_found() -> None:
         plan_all({"libvirt": GOAL}, {"libvirt": state}, {"libvirt": "PEM"}, now=NOW)
 
 
+@pytest.mark.parametrize("signed", [{}, {"libvirt": "PEM"}])
+@pytest.mark.parametrize("state", [FoundTls({}), found(state={"trusts": OLD})], ids=["nothing", "an older CA"])
+def test_no_ca_is_put_in_place_before_its_first_day(state: FoundTls, signed: dict[str, str]) -> None:
+    goal = dataclasses.replace(GOAL, trust=dataclasses.replace(TRUST, starts={"aa": NOW + datetime.timedelta(hours=2)}))
+    with pytest.raises(
+        Refused, match=r"hyper1 trust .* the CA is valid from 2026-11-21 02:00 .* says 2026-11-21 00:00; "
+    ):
+        plan_all({"libvirt": goal}, {"libvirt": state}, signed, now=NOW)
+    assert plan_all({"libvirt": goal}, {"libvirt": state}, signed, now=NOW + datetime.timedelta(hours=2)).steps
+
+
+def test_a_host_that_is_as_it_should_be_needs_no_clock() -> None:
+    goal = dataclasses.replace(GOAL, trust=dataclasses.replace(TRUST, starts={"aa": NOW + datetime.timedelta(hours=2)}))
+    state = found(state={"trusts": CA, "refuses": ("e0",)})
+    assert not decide(goal, state, now=NOW).steps
+
+
 NOT_LIBVIRTS: list[Step] = [
     Request(QEMU, "missing"),
     Install(QEMU_GOAL, "PEM"),
@@ -653,6 +671,48 @@ def test_installed_is_as_wanted(authority: Signer, tmp_path: Path, identity: str
     }
     left = [path.name for path in (root / wanted.identity.store).iterdir() if path.name != "current"]
     assert left == [files_tls.current(wanted.identity, str(root))], "only the set in use stays"
+
+
+def der(pem: bytes) -> bytes:
+    """The content of a PEM file, as a power cut, a hand or a bad disk might leave it."""
+    return base64.b64decode(b"".join(pem.strip().split(b"\n")[1:-1]))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [der, lambda _pem: b"\xff\xfe\x00", lambda pem: pem[:200], lambda pem: b"\0" * len(pem), lambda _pem: b""],
+    ids=["DER", "garbage", "half", "zeros", "empty"],
+)
+@pytest.mark.parametrize("identity", ["libvirt", "controller"])
+def test_a_damaged_certificate_is_issued_anew(
+    authority: Signer, tmp_path: Path, identity: str, damage: t.Callable[[bytes], bytes]
+) -> None:
+    wanted, root = goal(authority, identity), tmp_path / "pki"
+    issue(authority, wanted, root)
+    place = next(place for place in wanted.identity.places if place.kind == "cert")
+    path = root / place.path
+    path.write_bytes(damage(path.read_bytes()))
+    [change] = [one for one in decide(wanted, read(authority, wanted, root), now=NOW).changes if "files" in one.where]
+    assert f"{place.path} is not a certificate" in t.cast("list[str]", change.before)
+    issue(authority, wanted, root)
+    assert not decide(wanted, read(authority, wanted, root), now=NOW).changes
+
+
+@pytest.mark.filterwarnings("ignore:Parsed a serial number")
+@pytest.mark.parametrize("kind", ["cert", "ca", "crl"])
+def test_a_byte_that_a_bad_disk_has_changed_stops_no_run(authority: Signer, tmp_path: Path, kind: str) -> None:
+    """The library reads most parts of a certificate only when they are asked for."""
+    wanted, root = goal(authority), tmp_path / "pki"
+    issue(authority, wanted, root)
+    path = root / next(place for place in wanted.identity.places if place.kind == kind).path
+    pem = path.read_bytes()
+    first, last = pem.split(b"\n")[0], pem.strip().split(b"\n")[-1]
+    content = der(pem)
+    for at in range(0, len(content), 3):
+        damaged = content[:at] + bytes([content[at] ^ 0x80]) + content[at + 1 :]
+        path.write_bytes(b"\n".join([first, base64.encodebytes(damaged).strip(), last, b""]))
+        state = read(authority, wanted, root)
+        assert state.authorities or decide(wanted, state, now=NOW).steps, at
 
 
 def test_a_renewal_replaces_key_and_certificate(authority: Signer, tmp_path: Path) -> None:

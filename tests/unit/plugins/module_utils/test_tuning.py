@@ -184,7 +184,12 @@ def test_pages_of_another_size_get_a_mount_and_are_reserved_at_the_start() -> No
     texts = {step.path: step.content for step in made.steps if isinstance(step, WriteFile)}
     assert "Options=pagesize=1G," in texts[unit] and "hugepagesz=1G hugepages=4" in texts[GRUB]
     host = after(HOST, made, booted=True)
-    assert steps(host)[-3:] == ["run update-grub", "disable and stop dev-hugepages1G.mount", f"remove {unit}"]
+    assert steps(host)[-4:] == [
+        "run update-grub",
+        f"remove {GRUB}",
+        "disable and stop dev-hugepages1G.mount",
+        f"remove {unit}",
+    ]
     mounted = dataclasses.replace(HOST, mounted_pages=frozenset({SMALL, LARGE}))  # by somebody else
     assert not [step for step in steps(mounted, hugepages=asked) if "mount" in step]
     bare = dataclasses.replace(HOST, mounted_pages=frozenset())
@@ -232,6 +237,36 @@ def test_an_update_of_the_boot_loader_that_failed_is_made_up_for() -> None:
     host = after(HOST, plan(kernel_arguments=["iommu=pt"]))
     failed = dataclasses.replace(host, boot_arguments=HOST.boot_arguments)
     assert steps(failed, kernel_arguments=["iommu=pt"]) == ["run update-grub"]
+
+
+def until_failure(facts: TuningFacts, made: Plan[HostStep], *, steps_done: int) -> TuningFacts:
+    """The host when a run was killed, or its update of the boot loader has failed, after so many steps."""
+    begun = after(facts, Plan(made.steps[:steps_done]))
+    updated = any(isinstance(step, plan_tuning.UpdateBootLoader) for step in made.steps[:steps_done])
+    return begun if updated else dataclasses.replace(begun, boot_arguments=facts.boot_arguments)
+
+
+@pytest.mark.parametrize("loader", ["grub", "grubby", "systemd-boot"])
+@pytest.mark.parametrize("left", [[], ["iommu=pt"], ["b=c"]])
+def test_arguments_that_go_leave_the_entries_even_if_a_run_is_killed_at_any_step(loader: str, left: list[str]) -> None:
+    kernels = tuple((version, f"/boot/vmlinuz-{version}") for version in ("6.1", "6.12"))
+    facts = dataclasses.replace(HOST, loader=loader, kernels=kernels if loader == "systemd-boot" else ())
+    host = after(facts, plan(facts, kernel_arguments=["intel_iommu=on", "iommu=pt"]), booted=True)
+    made = plan(host, kernel_arguments=left)
+    done = after(host, made)
+    assert done.boot_arguments == facts.boot_arguments | {*left} and not plan(done, kernel_arguments=left).steps
+    for number in range(len(made.steps)):
+        killed = until_failure(host, made, steps_done=number)
+        again = plan(killed, kernel_arguments=left)
+        assert any(isinstance(step, plan_tuning.UpdateBootLoader) for step in again.steps), number
+        assert after(killed, again) == done
+
+
+def test_an_argument_that_some_entries_have_lost_leaves_the_others() -> None:
+    """kernel-install has failed for the second kernel."""
+    facts = dataclasses.replace(HOST, loader="systemd-boot", kernels=(("6.1", "/a"), ("6.12", "/b")))
+    host = after(facts, plan(facts, kernel_arguments=["iommu=pt"]), booted=True)
+    assert "run kernel-install add 6.12 /b" in steps(dataclasses.replace(host, boot_arguments=HOST.boot_arguments))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import types
 import typing as t
 from pathlib import Path
 
@@ -17,19 +18,19 @@ from ansible_collections.corral.virt.plugins.module_utils._noun import run_noun,
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Found, Spec
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun import Create, Define, NounPlan
 from ansible_collections.corral.virt.plugins.module_utils._noun.plan_noun_stages import plan
-from ansible_collections.corral.virt.plugins.module_utils._storage import libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._storage import files_logical, libvirt_storage
 from ansible_collections.corral.virt.plugins.module_utils._storage.model_pool import DIRECTORIES, POOL_TYPES
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
-from ansible_collections.corral.virt.plugins.module_utils._volume import plan_volume
+from ansible_collections.corral.virt.plugins.module_utils._volume import plan_volume, run_volume
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import (
     POOLS,
     CloneSource,
-    PoolSight,
     SourceFile,
 )
 from ansible_collections.corral.virt.plugins.module_utils._volume.plan_volume import (
     VOLUME,
     Delete,
+    PoolSight,
     check_new,
     check_same,
     check_source,
@@ -49,6 +50,7 @@ class Host:
 
     type: str = "dir"
     free_bytes: int = 10 * 1024**3
+    extent_bytes: int = 4 * 1024**2
     file: SourceFile = SOURCE
     there: CloneSource | None = ORIGINAL
     taken_by: str | None = None
@@ -59,7 +61,7 @@ class Host:
     aside: tuple[tuple[str, FileIdentity], ...] = ()
 
     def pool(self) -> PoolSight:
-        return PoolSight(self.type, self.free_bytes)
+        return PoolSight(self.type, self.free_bytes, self.extent_bytes)
 
     def source(self, _path: str) -> SourceFile:
         return self.file
@@ -354,6 +356,34 @@ def test_a_logical_volume_is_whole_or_not_made() -> None:
     ]
     with pytest.raises(Refused, match=r"cannot resize volume a .*; lvextend"):
         planned(LV.format(1024**3), vg, **{**RAW, "capacity": "2GiB"})
+
+
+def test_a_logical_volume_is_rounded_up_to_an_extent_of_its_group() -> None:
+    vg = Host(type="logical", extent_bytes=32 * 1024**2)
+    assert not planned(LV.format(128 * 1024**2), vg, **{**RAW, "capacity": "100MiB"}).steps
+    with pytest.raises(Refused, match=r"cannot resize volume a .*; lvextend"):
+        planned(LV.format(128 * 1024**2), vg, **{**RAW, "capacity": "96MiB"})
+
+
+@pytest.mark.parametrize(
+    ("group", "uri", "expected"),
+    [
+        ({"name": "vg0", "extent_bytes": 2**25, "free_bytes": 0}, "qemu:///system", 2**25),
+        (None, "qemu:///system", 2**22),
+        ({"name": "vg0", "extent_bytes": 2**25, "free_bytes": 0}, "qemu+tls://hyper2/system", 2**22),
+    ],
+    ids=["known", "nobody may ask", "elsewhere"],
+)
+def test_the_extent_of_a_pool_is_that_of_its_group(
+    monkeypatch: pytest.MonkeyPatch, group: dict[str, t.Any] | None, uri: str, expected: int
+) -> None:
+    xml = "<pool type='logical'><name>default</name><source><name>vg0</name></source></pool>"
+    pool = types.SimpleNamespace(info=lambda: (2, 9, 4, 5))
+    monkeypatch.setattr(libvirt_storage, "pool_xml", lambda _connection, _name: xml)
+    monkeypatch.setattr(libvirt_storage, "active", lambda _connection, _name: pool)
+    monkeypatch.setattr(files_logical, "group", lambda name: group if name == "vg0" else None)
+    found = run_volume._Host(types.SimpleNamespace(getURI=lambda: uri), Spec("a", "present", within="default")).pool()
+    assert found == PoolSight("logical", 5, expected)
 
 
 @pytest.mark.parametrize(

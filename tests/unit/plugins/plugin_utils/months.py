@@ -45,6 +45,7 @@ class Cloud:
         self.asks = False  # whether a visit asks all hosts first, as the action does
         self.silent: dict[str, str] = {}  # who does not answer then, and why
         self.warnings: list[str] = []  # of the last visit
+        self.planned: Told = {}  # what a run with --check notes
 
     def visit(self, host: str, *, check_mode: bool = False, **output: t.Any) -> Told:
         """What the action says of one host."""
@@ -66,6 +67,7 @@ class Cloud:
             clock=lambda: self.now,
             held=self.survey if self.asks else None,
             warn=self.warnings.append,
+            planned=lambda: contextlib.nullcontext(self.planned),
         ).certify(check=self.check)
 
     @contextlib.contextmanager
@@ -100,12 +102,24 @@ class Cloud:
         return result
 
     def revoke(
-        self, hosts: t.Sequence[str] = (), inventories: t.Collection[str] = ("hosts.yml",), **output: t.Any
+        self,
+        hosts: t.Sequence[str] = (),
+        inventories: t.Collection[str] = ("hosts.yml",),
+        *,
+        check_mode: bool = False,
+        **output: t.Any,
     ) -> Told:
         """`state: revoked`, which asks no host."""
         params = {**_defaults(), "state": "revoked", "ca_dir": str(self.place / "ca"), **output}
         return Certifier(
-            params, Gate(check_mode=False), lambda _params: {}, "", inventories, hosts, lambda: self.now
+            params,
+            Gate(check_mode=check_mode),
+            lambda _params: {},
+            "",
+            inventories,
+            hosts,
+            lambda: self.now,
+            planned=lambda: contextlib.nullcontext(self.planned),
         ).revoke()
 
     def refusals(self, *hosts: str) -> list[str]:

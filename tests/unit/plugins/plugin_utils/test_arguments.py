@@ -284,6 +284,18 @@ def test_the_host_of_a_volume_must_be_there(host: str | None, told: list[str]) -
     assert not [*action_arguments.unknown_hosts(_actions.action("drain"), values, [], [])], "its role looks itself"
 
 
+def test_no_action_skips_the_host_that_it_is_for() -> None:
+    """`--limit` without it would leave nothing to do, and nothing to fail."""
+    look_themselves = {"drain", "recover", "console_server"}  # their hosts may be dead, or of another group
+    found = {
+        action.name
+        for action in map(_actions.action, _actions.names())
+        for argument in action.arguments.values()
+        if argument.kind == "host" and argument.required and not argument.existing
+    }
+    assert found == look_themselves
+
+
 def test_all_problems_are_told_at_once() -> None:
     result = problems("create", {"guest": "a/b", "vcpu": 1, "autostart": "perhaps", "domain": {"x": 1}})
     assert [each.split(":")[0].split(" is ")[0] for each in result] == [

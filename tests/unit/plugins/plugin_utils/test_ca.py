@@ -90,6 +90,58 @@ def test_a_broken_ca_is_refused_with_a_remedy(tmp_path: Path) -> None:
         Authorities(str(ca)).trust("libvirt", name="hyper1", gate=Gate(check_mode=True))
 
 
+GARBAGE = b"\xff\xfe\x00{"
+
+
+@pytest.mark.parametrize("damaged", [GARBAGE, b"", b'{"serial": "5f', b'{"serial": "5f"}\n', b"[]\n", b"\0" * 99])
+def test_a_damaged_record_of_a_certificate_is_told_with_a_remedy(tmp_path: Path, damaged: bytes) -> None:
+    ca = tmp_path / "ca"
+    make(ca)
+    Authorities(str(ca)).sign(request(tmp_path), GOAL, days=90)
+    path, *_others = (ca / "issued").iterdir()
+    content = path.read_bytes()
+    path.write_bytes(damaged)
+    with pytest.raises(Refused, match=rf"cannot read {path}, a certificate that was signed here; restore it"):
+        Authorities(str(ca)).to_revoke(names=["hyper1"])
+    path.write_bytes(damaged + b"\n" + content.partition(b"\n")[2])
+    assert len(Authorities(str(ca)).to_revoke(names=["hyper1"])) == 2, "the certificate itself tells all"
+
+
+def test_a_damaged_ca_is_told_with_a_remedy(tmp_path: Path) -> None:
+    make(tmp_path / "ca")
+    for name, reason in (("ca-key.pem", "its key is not a private key in PEM"), ("ca-cert.pem", "cannot be read")):
+        path = tmp_path / "ca/libvirt/1" / name
+        path.write_bytes(GARBAGE)
+        with pytest.raises(Refused, match=rf"cannot use the CA in .*{reason}.*restore it"):
+            Authorities(str(tmp_path / "ca")).sign(request(tmp_path), GOAL, days=90)
+
+
+@pytest.mark.parametrize("damaged", [GARBAGE, b"", b"-----BEGIN X509 CRL-----\nMII=\n-----END X509 CRL-----\n"])
+def test_a_damaged_list_of_revoked_certificates_is_made_again_where_the_key_is(tmp_path: Path, damaged: bytes) -> None:
+    make(tmp_path / "ca")
+    [path] = (tmp_path / "ca/crl").iterdir()
+    content = path.read_bytes()
+    path.write_bytes(damaged)
+    make(tmp_path / "ca")
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_list_of_a_ca_whose_key_is_elsewhere_is_told_with_a_remedy(tmp_path: Path) -> None:
+    make(tmp_path / "ca")
+    kept = Authorities(str(tmp_path / "ca"))
+    kept.sign(request(tmp_path), GOAL, days=90)
+    kept.make(kept.another("libvirt"))
+    [first] = (tmp_path / "ca/crl").iterdir()
+    kept.trust("libvirt", name="hyper2", gate=Gate(check_mode=False))
+    [second] = {*(tmp_path / "ca/crl").iterdir()} - {first}
+    (tmp_path / "ca/libvirt/2/ca-key.pem").unlink()
+    before = kept.trust("libvirt", name="hyper2", gate=Gate(check_mode=False))
+    assert len(each(before.text)) == 2
+    second.write_bytes(GARBAGE)
+    with pytest.raises(Refused, match=rf"cannot read {second}, the list .* the CA in .*/2 has revoked; restore it"):
+        kept.trust("libvirt", name="hyper2", gate=Gate(check_mode=False))
+
+
 def test_no_certificate_outlives_the_ca(tmp_path: Path) -> None:
     ca = tmp_path / "ca"
     make(ca)

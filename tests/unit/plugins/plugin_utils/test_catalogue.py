@@ -22,7 +22,8 @@ OF_DISKS, OF_ISOS = {"user", "least", "osinfo"}, {"medium", "checksum"}
 FIELDS = {"url": {"arch"}, "sums": {"arch", "file"}, "signature": {"arch", "file"}}
 ADDRESS = re.compile(r"https://[a-z0-9.-]+\.[a-z]+(/[A-Za-z0-9._+-]+)+")
 LISTS = re.compile(r"SHA(256|512)SUMS|sha256sums\.txt|CHECKSUM|\S+-CHECKSUM|\S+\.(CHECKSUM|SHA256SUM|sha256)")
-EVERY = [(name, arch) for name in _catalogue.names() for arch in _catalogue.entries()[name]["arch"]]
+OURS = Catalogue()
+EVERY = [(name, arch) for name, entry in OURS.entries.items() for arch in entry["arch"]]
 
 
 def faults(entry: dict[str, t.Any]) -> list[str]:
@@ -56,7 +57,7 @@ def faults(entry: dict[str, t.Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", _catalogue.names())
+@pytest.mark.parametrize("name", OURS.entries)
 def test_an_entry_has_its_form(name: str) -> None:
     assert re.fullmatch(r"[a-z]+(-[a-z]+)?(-[0-9.]+(-[a-z-]+)?)?", name)
     assert not faults(_catalogue.entries()[name])
@@ -82,7 +83,7 @@ def test_a_bad_entry_would_be_seen(change: dict[str, t.Any], fault: str) -> None
 
 @pytest.mark.parametrize(("name", "arch"), EVERY)
 def test_every_image_resolves_to_addresses_side_by_side(name: str, arch: str) -> None:
-    found = _catalogue.resolve(name, arch)
+    found = OURS.resolve(name, arch)
     algorithm, _colon, sums = found["checksum"].partition(":")
     is_iso = _catalogue.entries()[name].get("medium") == "iso"
     if is_iso and found["checksum"] == "none":
@@ -108,42 +109,40 @@ def test_nothing_is_there_twice() -> None:
     keys = [
         line.partition(":")[0] for line in Path(_catalogue.FILE).read_text().splitlines() if re.match(r"[a-z]", line)
     ]
-    assert keys == _catalogue.names(), "YAML takes the last of two equal keys, silently"
-    urls = collections.Counter(
-        url for _name, url in {(name, _catalogue.resolve(name, arch)["url"]) for name, arch in EVERY}
-    )
+    assert keys == [*_catalogue.entries()], "YAML takes the last of two equal keys, silently"
+    urls = collections.Counter(url for _name, url in {(name, OURS.resolve(name, arch)["url"]) for name, arch in EVERY})
     assert [url for url, count in urls.items() if count > 1] == []
 
 
 def test_an_image_and_all_that_belongs_to_it() -> None:
-    assert _catalogue.resolve("ubuntu-24.04") == {
+    assert OURS.resolve("ubuntu-24.04") == {
         "url": "https://cloud-images.ubuntu.com/releases/noble/release/ubuntu-24.04-server-cloudimg-amd64.img",
         "checksum": "sha256:https://cloud-images.ubuntu.com/releases/noble/release/SHA256SUMS",
         "signature": "https://cloud-images.ubuntu.com/releases/noble/release/SHA256SUMS.gpg",
         "keyring": None,
         "user": "ubuntu",
     }
-    assert _catalogue.resolve("debian-12")["signature"] is None
-    assert _catalogue.resolve("fedora-44")["checksum"] == f"sha256:{_catalogue.resolve('fedora-44')['signature']}"
+    assert OURS.resolve("debian-12")["signature"] is None
+    assert OURS.resolve("fedora-44")["checksum"] == f"sha256:{OURS.resolve('fedora-44')['signature']}"
 
 
 @pytest.mark.parametrize(("one", "other", "word"), [("x86_64", "amd64", "x86_64"), ("aarch64", "arm64", "aarch64")])
 def test_both_spellings_of_an_architecture(one: str, other: str, word: str) -> None:
-    assert _catalogue.resolve("rocky-9", one) == _catalogue.resolve("rocky-9", other)
-    assert word in _catalogue.resolve("rocky-9", other)["url"]
-    assert _catalogue.resolve("debian-13", one)["url"].endswith(("-amd64.qcow2", "-arm64.qcow2"))
+    assert OURS.resolve("rocky-9", one) == OURS.resolve("rocky-9", other)
+    assert word in OURS.resolve("rocky-9", other)["url"]
+    assert OURS.resolve("debian-13", one)["url"].endswith(("-amd64.qcow2", "-arm64.qcow2"))
 
 
 def test_what_it_does_not_have_is_refused_with_what_it_has() -> None:
     with pytest.raises(ValueError, match=r"no image 'debian-99'; did you mean debian-\d+ or .*To add your own"):
-        _catalogue.resolve("debian-99")
+        OURS.resolve("debian-99")
     with pytest.raises(ValueError, match=r"debian-12 for x86_64, aarch64, not for s390x"):
-        _catalogue.resolve("debian-12", "s390x")
+        OURS.resolve("debian-12", "s390x")
 
 
 def test_a_name_that_is_like_no_other_is_refused_with_all_that_there_are() -> None:
     with pytest.raises(ValueError, match=r"no image 'plan9'; it has debian-11, .*opensuse-tumbleweed"):
-        _catalogue.resolve("plan9")
+        OURS.resolve("plan9")
 
 
 MIRROR = "https://mirror.example.org/images"
@@ -154,7 +153,7 @@ def test_with_a_mirror_nobody_else_is_asked(name: str, arch: str) -> None:
     found = Catalogue(mirror=MIRROR).resolve(name, arch)
     addresses = filter(None, [found["url"], found["checksum"].partition(":")[2], found["signature"]])
     assert all(address.startswith(f"{MIRROR}/") for address in addresses)
-    assert found["url"].removeprefix(MIRROR) == urlsplit(_catalogue.resolve(name, arch)["url"]).path
+    assert found["url"].removeprefix(MIRROR) == urlsplit(OURS.resolve(name, arch)["url"]).path
 
 
 def test_images_of_all_vendors_have_room_on_one_mirror() -> None:
@@ -172,7 +171,7 @@ def test_the_site_adds_images_and_changes_ours() -> None:
     assert catalogue.resolve("app-1", "aarch64")["url"] == "https://ci.example.org/app-aarch64.qcow2"
     assert catalogue.resolve("app-1")["checksum"] == "https://ci.example.org/SHA256SUMS"
     assert catalogue.resolve("debian-13")["user"] == "admin"
-    assert catalogue.resolve("debian-13")["url"] == _catalogue.resolve("debian-13")["url"]
+    assert catalogue.resolve("debian-13")["url"] == OURS.resolve("debian-13")["url"]
     assert catalogue.resolve("ubuntu-24.04")["keyring"] == "/etc/keys/ubuntu.gpg"
     assert catalogue.resolve("ubuntu-24.04")["signature"]
 

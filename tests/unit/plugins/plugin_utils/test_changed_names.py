@@ -41,6 +41,12 @@ def test_a_host_says_which_of_its_guests_are_done(
     assert new_names(chosen, results) == {"absent": absent, "renamed": renamed}
 
 
+def test_a_guest_that_a_host_may_have_which_did_not_tell_keeps_its_key() -> None:
+    chosen = {"domains": {"h1": [PURGED, {**RENAMED, "name": "new1"}]}, "namesakes": [], "unasked": ["h2"]}
+    done = {"results": [{"name": "web1"}, {"name": "new1"}]}
+    assert new_names(chosen, {"h1": done}) == {"absent": [], "renamed": {"old1": "new1"}}
+
+
 def test_where_nothing_was_chosen_no_name_changes() -> None:
     assert new_names({"domains": {}, "namesakes": []}, {"h1": DONE}) == {"absent": [], "renamed": {}}
     assert FilterModule().filters() == {"changed_names": new_names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions
 from ansible_collections.corral.virt.plugins.plugin_utils._inventory import dead_hosts
 
 
@@ -15,6 +16,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._inventory import dead
         (["h1"], ["h1"]),
         ("[h1, 'h2']", ["h1", "h2"]),
         ('["h1"]', ["h1"]),
+        (["h1", "h2, h3", ["h4"], ""], ["h1", "h2", "h3", "h4"]),
         ("", []),
         ([], []),
     ],
@@ -86,3 +88,12 @@ def test_a_host_that_lets_us_in_is_not_gone() -> None:
 def test_names_are_said_twice(gone: list[str], confirm: list[str], said: str | None) -> None:
     found = dead_hosts.unconfirmed(gone, confirm)
     assert found is None if said is None else str(found).endswith(said)
+
+
+def test_each_action_that_takes_dead_hosts_takes_their_names_again() -> None:
+    """`confirm`, where that is not a number of guests."""
+    for action in map(actions.action, actions.names()):
+        if "gone" in action.arguments:
+            again = action.arguments.get("confirm_gone") or action.arguments["confirm"]
+            assert (again.spec["type"], again.kind) == ("list", "host"), action.name
+    assert "-e confirm_gone=h1" in str(dead_hosts.unconfirmed(["h1"], [], "confirm_gone"))

@@ -21,8 +21,9 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._tls import files_tls
 from ansible_collections.corral.virt.plugins.module_utils._tls.files_trust import each
-from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca, signed_certificates
+from ansible_collections.corral.virt.plugins.plugin_utils._authority import ca
 from ansible_collections.corral.virt.plugins.plugin_utils._authority.authorities import Authorities
+from ansible_collections.corral.virt.plugins.plugin_utils._report.expiry_warnings import expiry_warnings
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils import earlier
 from ansible_collections.corral.virt.tests.unit.plugins.plugin_utils.months import MONTH, Cloud
 
@@ -346,6 +347,27 @@ def test_nothing_is_called_revoked_that_no_list_will_hold(cloud: Cloud) -> None:
     assert not (cloud.place / "ca/revoked").exists()
 
 
+@pytest.mark.parametrize(
+    "revoked", [{"name": "h3"}, {"name": "controller"}, {"hypervisors": ["h1", "h2"], "hosts": ["h1", "h2"]}]
+)
+def test_a_check_of_a_revocation_shows_what_the_run_does_on_each_host(cloud: Cloud, revoked: dict[str, t.Any]) -> None:
+    """A host that is revoked and stays in the inventory gets new certificates."""
+    cloud.play()
+    hosts = revoked.get("hosts") or cloud.hosts
+    planned = cloud.revoke(check_mode=True, **revoked)
+    assert planned["changed"] and not cloud.revoke(check_mode=True, **revoked)["changed"], "once, as the run does"
+    checked = {host: cloud.visit(host, check_mode=True) for host in hosts}
+    assert not [*(cloud.place / "ca").glob("revoked/*")]
+    assert not any(cloud.visit(host)["changed"] for host in hosts), "what a check has planned is not done"
+    done = cloud.revoke(**revoked)
+    assert (done["steps"], done["diff"]) == (planned["steps"], planned["diff"])
+    for host in hosts:
+        result = cloud.visit(host)
+        assert checked[host]["steps"] and checked[host]["diff"] == result["diff"]
+        assert checked[host]["steps"] == [step for step in result["steps"] if not step.startswith("install")]
+        assert (checked[host]["renewed"], checked[host]["changed"]) == (result["renewed"], result["changed"])
+
+
 def test_what_an_empty_directory_has_seen_it_can_revoke(cloud: Cloud) -> None:
     """The directory came back from a copy that was made before h3 was."""
     cloud.play("h1", "h2")
@@ -458,7 +480,7 @@ def test_a_host_that_lies_harms_nobody_else(cloud: Cloud, lie: dict[str, t.Any])
     cloud.answer = lambda ask: lambda params: {**ask(params), **lie}
     cloud.visit("h3")
     cloud.answer = lambda ask: ask
-    assert not signed_certificates.expiry_warnings(str(cloud.place / "ca"), now=cloud.now)
+    assert not expiry_warnings(str(cloud.place / "ca"), now=cloud.now)
     assert not any(one["changed"] for one in cloud.play("h1", "h2").values())
     cloud.play()
     assert not cloud.refusals()
@@ -483,6 +505,23 @@ def test_clocks_that_differ_are_the_reason_that_is_told(cloud: Cloud) -> None:
     with pytest.raises(Refused, match="set the clocks of this host and of the controller"):
         cloud.visit("h1")
     assert cloud.path("h1", "libvirt/servercert.pem").read_bytes() == before
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_a_host_whose_clock_is_late_keeps_the_cas_that_it_can_load(cloud: Cloud, check_mode: bool) -> None:
+    """libvirt and QEMU load no list with a CA that is not valid yet ("is not yet active")."""
+    cloud.play()
+    cloud.now += MONTH
+    cloud.visit("h1", new_authority=True)
+    before = {path: path.read_bytes() for path in cloud.path("h2", "").rglob("*.pem")}
+    cloud.host_ahead = -3 * DAY
+    with pytest.raises(
+        Refused, match=r"is valid from 2026-11-30 12:00 UTC on, and the clock there says 2026-11-28 12:00; set"
+    ):
+        cloud.visit("h2", check_mode=check_mode)
+    assert {path: path.read_bytes() for path in cloud.path("h2", "").rglob("*.pem")} == before
+    cloud.host_ahead = datetime.timedelta()
+    assert cloud.visit("h2", check_mode=check_mode)["changed"]
 
 
 @pytest.mark.parametrize(

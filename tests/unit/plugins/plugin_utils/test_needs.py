@@ -150,3 +150,13 @@ def test_words_of_a_protected_guest_keep_it_apart_as_its_own_do() -> None:
         ("no", {"own"}),
     ):
         assert host_requirements.of({"name": "web1", "apart": "own", "ha": ha}).apart == words
+
+
+def test_a_uuid_chooses_among_the_guests_of_its_name() -> None:
+    """A UUID that none of them has is for the host to refuse: no second guest of the name is placed for it."""
+    one, other = "6695eb01-f6a4-8304-79aa-97f2502e193f", "00000000-0000-4000-8000-000000000001"
+    item = {"name": "web1", "uuid": one.upper()}
+    assert host_requirements.of(item, namesakes={one, other}).uuid == one
+    assert [host_requirements.of(item, namesakes=there).uuid for there in ({other}, ())] == [None, None]
+    with pytest.raises(BadInput, match="uuid of web1: 'x' is not a UUID"):
+        host_requirements.of({"name": "web1", "uuid": "x"})

@@ -117,11 +117,14 @@ def test_hosts_that_were_not_asked_are_named() -> None:
     ]
     assert refused("start", hosts=PARTLY, guest=["x*"]) == [f"no guest matches 'x*': none of h1, h2 has it; {UNSEEN}"]
     assert refused("create", hosts=PARTLY, guest="new") == [
-        f"cannot create new: none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
+        f"cannot create new: none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3 -e confirm=h3"
     ]
+    [again] = refused("create", hosts=PARTLY, guest="new", gone=["h8"])
+    assert again.endswith("where it is dead: -e gone=h8,h3 -e confirm=h8,h3")
     assert hit("create", hosts=PARTLY, guest="web1") == ["web1@h1"]
+    dead = "where it is dead: -e gone=h3 -e confirm=h3"
     assert refused("rename", hosts=PARTLY, guest="web2", to="web9") == [
-        f"cannot rename web2 to web9: for web9, none of h1, h2 has it; {UNSEEN}; where it is dead: -e gone=h3"
+        f"cannot rename web2 to web9: for web9, none of h1, h2 has it; {UNSEEN}; {dead}"
     ]
     assert refused("rename", hosts=Hosts("hyper", ("h1", "h2"), hidden=("h4",)), guest="web2", to="web9") == [
         "cannot rename web2 to web9: for web9, none of h1, h2 has it; --limit excludes h4"

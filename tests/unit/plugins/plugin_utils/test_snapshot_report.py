@@ -21,6 +21,7 @@ def test_snapshots_are_shown_below_those_that_they_stand_on() -> None:
         ["h1", "web1", "a", "1970-01-01T00:00:00Z", "external", "3.0", "MiB", "-"],
         ["h1", "web1", "b", "1970-01-01T00:01:00Z", "external", "3.0", "MiB", "stands", "on", "it"],
     ]
-    assert report_data.data("snapshots", {"h1": told}, [], ["db1"])["hosts"] == [], "as of other reports"
+    assert report_data.data("snapshots", {"h1": told}, [], ["db1"])["hosts"][0]["snapshots"] == []
+    assert report_data.data("snapshots", {"h1": told}, [], ["nobody"])["hosts"] == [], "as of other reports"
     assert len(report_data.data("snapshots", {"h1": told}, [], ["web1"])["hosts"][0]["snapshots"]) == 2
     assert report_data.unreadable("snapshots", {"h1": {"guests": [{"name": 1}]}}, None) == ["h1"]

@@ -6,8 +6,8 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.filter import running_guests, staying_guests
-from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guests import running, staying
+from ansible_collections.corral.virt.plugins.filter import running_guests, starting_guests, staying_guests
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guests import running, starting, staying
 
 ARRIVED = {"name": "web1", "uuid": "aaaa", "state": "paused", "moving": "hyper2", "moving_from": "1111"}
 STAYING = {"name": "web2", "uuid": "bbbb", "state": "running", "moving": None, "moving_from": None}
@@ -99,3 +99,76 @@ def test_guests_that_are_off_do_not_keep_a_host_from_a_reboot() -> None:
 def test_they_are_filters() -> None:
     assert staying_guests.FilterModule().filters() == {"staying_guests": staying}
     assert running_guests.FilterModule().filters() == {"running_guests": running}
+
+
+OFF: dict[str, t.Any] = {"name": "web1", "uuid": "aaaa", "state": "shutdown", "autostart": False}
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "why"),
+    [
+        ({}, None, ""),
+        ({}, {"state": "shutdown"}, ""),
+        ({}, {"name": "db1", "uuid": "bbbb"}, ""),
+        ({}, {}, "it is running on hyper2; compare both copies, and undefine the wrong one"),
+        ({}, {"name": "web2", "state": "paused"}, "it is paused on hyper2 as web2; "),
+        ({"autostart": True}, {}, "undefine the wrong one before hyper1 boots again and starts its own"),
+        ({}, {"uuid": "bbbb"}, "another guest of this name is running on hyper2 (UUID bbbb); rename one of them"),
+        ({"unfinished": True}, None, "it is being migrated or created"),
+        ({"moving": "hyper2"}, {"state": "paused"}, "it is being migrated or created"),
+    ],
+)
+def test_guests_that_start_when_a_maintenance_ends(
+    own: dict[str, t.Any], other: dict[str, t.Any] | None, why: str
+) -> None:
+    """Not those that others have active, or that have the name of such a guest."""
+    there = [] if other is None else [{**OFF, "state": "running", **other}]
+    seen = {"hyper1": {"host": {"guests": [{**OFF, **own}]}}, "hyper2": {"domains": there}}
+    found = starting("hyper1", seen, ["hyper1", "hyper2"], ["aaaa"])
+    assert found["now"] == ([] if why else [{"name": "web1", "uuid": "aaaa", "state": "running"}])
+    assert [why in one["why"] for one in found["off"]] == ([True] if why else [])
+    whole = {**seen, "hyper2": {"host": {"uuid": "2222", "guests": there}}}
+    assert starting("hyper1", whole, ["hyper1", "hyper2"], ["aaaa"]) == found, "the answer of virt_host_info"
+    assert starting("hyper1", seen, ["hyper1", "hyper2"], []) == {"now": [], "off": []}, "nobody wants it to start"
+    assert starting_guests.FilterModule().filters()["starting_guests"]("hyper1", {}, [], []) == {"now": [], "off": []}
+
+
+def test_no_guest_starts_that_may_run_on_a_host_that_nobody_has_asked() -> None:
+    seen = {"hyper1": {"host": {"guests": [{**OFF, "autostart": True}]}}, "hyper2": {"unreachable": True}}
+    group = ["hyper1", "hyper2", "hyper3"]
+    (off,) = starting("hyper1", seen, group, [], booted=True)["off"]
+    assert off["may_start"] and "may run on hyper2, hyper3" in off["why"]
+    assert "-e gone=hyper2,hyper3 -e confirm=hyper2,hyper3" in off["why"]
+    assert off["why"].endswith("; or start it yourself: ansible-playbook corral.virt.start -e guest=web1")
+    assert starting("hyper1", seen, group, [], booted=True, stopped=["web1"])["off"] == [], "this run has stopped it"
+    assert starting("hyper1", seen, group, []) == {"now": [], "off": []}
+
+
+def test_hosts_that_were_declared_dead_stay_so_in_what_is_proposed() -> None:
+    """Otherwise two dead hosts make a circle."""
+    seen = {"hyper1": {"host": {"guests": [{**OFF, "autostart": True}]}}}
+    group = ["hyper1", "hyper7", "hyper8"]
+    (off,) = starting("hyper1", seen, group, [], booted=True, gone=["hyper7"])["off"]
+    assert "may run on hyper8, " in off["why"]
+    assert "; or, if it is dead: -e gone=hyper7,hyper8 -e confirm=hyper7,hyper8; " in off["why"]
+    (off,) = starting("hyper1", seen, group, [], booted=True)["off"]
+    assert "run it again when hyper7 and hyper8 can be asked; " in off["why"]
+    assert "if all of them are dead, otherwise with the dead ones only: -e gone=hyper7,hyper8" in off["why"]
+    assert starting("hyper1", seen, group, [], booted=True, gone=["hyper7", "hyper8"])["off"] == []
+
+
+def test_a_host_that_limit_excludes_is_not_taken_for_dead() -> None:
+    """It answers, so nobody can declare it dead."""
+    seen = {
+        "hyper1": {"host": {"guests": [{**OFF, "autostart": True}]}},
+        "hyper2": {"failed": True, "msg": "no libvirt"},
+    }
+    group = ["hyper1", "hyper2", "hyper3"]
+    (off,) = starting("hyper1", seen, group, [], booted=True, hidden=["hyper3"])["off"]
+    assert "omit --limit, which excludes hyper3; " in off["why"] and "-e gone=hyper2 -e confirm=hyper2" in off["why"]
+    assert "it may run on hyper2, hyper3, of which nothing is known (hyper2: no libvirt); " in off["why"]
+    (off,) = starting("hyper1", seen, group, [], booted=True, hidden=["hyper2", "hyper3"])["off"]
+    assert off["may_start"] and off["why"].endswith("; omit --limit, which excludes hyper2, hyper3")
+    there = {"domains": [{**OFF, "state": "running"}]}
+    (off,) = starting("hyper1", {**seen, "hyper2": there}, group, [], booted=True, hidden=["hyper3"])["off"]
+    assert not off["may_start"], "it runs on one that has answered"

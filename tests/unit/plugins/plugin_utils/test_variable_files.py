@@ -56,6 +56,6 @@ def test_when_one_cannot_be_written_the_others_are_as_before(tmp_path: Path, mon
 
 
 def test_a_directory_or_a_device_is_not_replaced(tmp_path: Path) -> None:
-    for place, why in ((str(tmp_path), "a directory"), ("/dev/null", "not a file")):
+    for place, why in ((str(tmp_path), "a directory; name a file in it"), ("/dev/null", "not a file")):
         with pytest.raises(Refused, match=why):
             variable_files.write({place: "x"}, replace=True, gate=GATE)

@@ -628,6 +628,25 @@ def test_a_copy_is_made_again_and_not_over_a_guest(site: tuple[Site, TestClient]
     assert client.post("/api/jobs/nothing/again", json={}).status_code == 404
 
 
+def test_a_copy_begins_by_the_rule_that_allowed_it(world: World, site: tuple[Site, TestClient]) -> None:
+    """Its tags are those of the guest that is copied."""
+    made, client = site
+    tagged = {"uuid": WEB, "host": "hyper1", "name": "web1", "state": "running", "tags": ["team-a"]}
+    made.store.update({f"guest/hyper1/{WEB}": tagged})
+    rule = {"who": "group:web-team", "may": ["create", "view"], "arguments": {"clone_of": "*"}}
+    log_in(client, "carol")
+    for tag, refusal in (("team-a", ""), ("team-b", "only guests with the tag team-b, not ci-1")):
+        world.policy.write_text(json.dumps([*POLICY, {**rule, "tags": tag}]))
+        world.desk.apply_policy()
+        if not refusal:
+            arguments = {"guest": "ci-1", "host": "hyper1", "clone_of": "web1"}
+            status, answer = ask(client, "create", arguments=arguments)
+            job = world.desk.jobs.get(answer["id"])
+        assert status == 201 and job
+        told = world.desk._may_begin(job)
+        assert told is not None and (refusal in told if refusal else told == "")
+
+
 def test_no_refusal_tells_that_a_hidden_host_is_there(world: World, site: tuple[Site, TestClient]) -> None:
     _made, client = site
     rule = {"who": "group:web-team", "may": ["create", "migrate", "drain"], "hosts": "hyper1"}

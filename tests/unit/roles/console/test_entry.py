@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from ansible_collections.corral.virt.plugins.plugin_utils._commands import actions, selection
+from ansible_collections.corral.virt.plugins.plugin_utils._commands.hosted_guests import HostedGuest
 from ansible_collections.corral.virt.roles.console.files.corral_console import policy_server, run
 from ansible_collections.corral.virt.roles.console.files.corral_console.history import Sample
 from ansible_collections.corral.virt.roles.console.files.corral_console.jobs import Jobs
@@ -232,6 +234,18 @@ GOOD: dict[str, t.Any] = {
     "exclusive": [],
     "shared": [],
 }
+
+
+@pytest.mark.parametrize("host", ["hyper1", "hyper2"])
+def test_an_abort_finds_the_guest_where_the_migration_has_left_it(host: str) -> None:
+    request = {**GOOD, "action": "migrate", "values": {"guest": "test", "to": "hyper2"}}
+    abort = run._aborting(request)
+    assert abort
+    selection.check_expected(
+        actions.action("migrate"), [HostedGuest(host, "test", GUEST, "running")], abort["expected"]
+    )
+
+
 DONE = {"state": "succeeded", "ended": 2, "changed": True}
 ODD_JOBS: dict[str, dict[str, bytes]] = {
     "a request that is half of one": {"request.json": b'{"action": "start", "user": "al'},

@@ -98,6 +98,43 @@ def test_a_pattern_for_a_parent_grants_nothing_that_reaches_further(
 
 
 @pytest.mark.parametrize("name", actions.names())
+def test_an_option_that_names_a_pool_reaches_a_pool(name: str) -> None:
+    """Of any module, and of the playbooks: another team may store its disks there."""
+    found = {place: kind for place, kind in option_reach.table(name).items() if kind}
+    pools = {place for place in found if place.rpartition(".")[2] == "pool" or place.endswith("_pool")}
+    assert {place for place in pools if found[place].name != "pool"} == set()
+
+
+@pytest.mark.parametrize("action", ["migrate", "drain", "rebalance"])
+def test_a_rule_names_the_pools_to_which_a_migration_copies_disks(action: str) -> None:
+    def allowed(arguments: dict[str, t.Any], **granted: object) -> bool:
+        rules = policy.parsed([{"who": "user:a", "may": action, "arguments": granted}], offers.names())
+        request = Request(action, arguments=arguments, bound=tuple(arguments), partial=True)
+        return not policy.refusal(rules, Who("a"), request)
+
+    mine, theirs = {"disk_pool": {"root": "a-fast", "data": "a-slow"}}, {"disk_pool": {"root": "a-fast", "data": "b"}}
+    assert not allowed({"pool": "b"}, **{"*": "*"}) and not allowed(mine, **{"*": "*"})
+    assert allowed({"pool": "a-fast"}, pool="a-*") and not allowed({"pool": "b"}, pool="a-*")
+    assert allowed(mine, disk_pool="a-*") and not allowed(theirs, disk_pool="a-*") and allowed(theirs, disk_pool="*")
+    assert not allowed({"disk_pool": {"root": ["a-fast"]}}, disk_pool="a-*")
+    assert not allowed({"reserve": "0"}, **{"*": "*"}) and allowed({"reserve": "20GiB"}, reserve="20GiB")
+
+
+@pytest.mark.parametrize("option", ["colocate", "apart"])
+def test_a_word_that_guests_share_reaches_those_that_have_it(option: str) -> None:
+    """Pacemaker keeps them apart or together: one that a user may not touch could be moved, or stay off."""
+
+    def allowed(*words: str, **granted: object) -> bool:
+        rules = policy.parsed([{"who": "user:a", "may": "change", "arguments": granted}], offers.names())
+        request = Request("change", arguments={"ha": {option: [*words]}}, bound=("ha",), partial=True)
+        return not policy.refusal(rules, Who("a"), request)
+
+    team = {f"ha.{option}": "team-a-*"}
+    assert not allowed("db", ha="*") and not allowed("db", **{"*": "*"})
+    assert allowed("team-a-db", **team) and not allowed("db", **team) and not allowed("team-a-db", "db", **team)
+
+
+@pytest.mark.parametrize("name", actions.names())
 def test_no_option_is_without_a_reach(name: str) -> None:
     """A new option needs a line in reach.yml; a line for an option that is gone needs to go."""
     action, table = actions.action(name), option_reach.table(name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.corral.virt.plugins.module_utils._xml.brief import (
+from ansible_collections.corral.virt.plugins.module_utils._domain import xml_backup_record
+from ansible_collections.corral.virt.plugins.module_utils._xml.stdlib_reader import (
     Brief,
     alias,
     directory,
     guest,
+    names,
     security_models,
     targets,
     writable,
@@ -69,3 +71,11 @@ def test_disks_that_the_lock_manager_locks() -> None:
         )
     )
     assert writable(f"<domain><devices>{disks}<disk device='floppy'/></devices></domain>") == ["/a", "/dev/b"]
+
+
+def test_a_guest_does_not_use_the_repository_of_its_backups() -> None:
+    """Its filesystem can be unmounted; not while disks stand on a point there."""
+    noted = xml_backup_record.BackupNote("p1", repository="/srv/backup")
+    for note, used in ((noted, False), (noted._replace(stands_on="/srv/backup/u/p1"), True)):
+        text = f"<domain><metadata>{xml_backup_record.document(note, 'u')}</metadata></domain>"
+        assert names(text, "/srv/backup") is used

@@ -8,17 +8,17 @@ import dataclasses
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
-from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours, libvirt_network
+from ansible_collections.corral.virt.plugins.module_utils._network import files_neighbours, libvirt_network_edit
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
 from ansible_collections.corral.virt.plugins.module_utils._system import ruleset
 
 
 def _host(connection: t.Any, spec: Spec) -> RawNetworkHost:
-    raw: RawNetworkHost = libvirt_network.API.host(connection, spec)
+    raw: RawNetworkHost = libvirt_network_edit.API.host(connection, spec)
     if not has_files_here(connection.getURI()):
         return raw
     return dataclasses.replace(raw, subnets=files_neighbours.subnets, ruleset=ruleset.if_any)
 
 
-API = dataclasses.replace(libvirt_network.API, host=_host)
+API = dataclasses.replace(libvirt_network_edit.API, host=_host)

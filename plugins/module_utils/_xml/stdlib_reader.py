@@ -100,8 +100,15 @@ def references(nwfilter: str) -> list[str]:
 
 
 def names(document: str, path: str) -> bool:
-    """True if an attribute or a text of a document is a path, or something below it."""
-    values = [value for each in _parsed(document).iter() for value in (each.text or "", *each.attrib.values())]
+    """True if an attribute or a text of a document is a path, or something below it. Where a guest has its backups is
+    noted in `repository`: it does not use that.
+    """
+    values = [
+        value
+        for one in _parsed(document).iter()
+        for name, value in (("", one.text or ""), *one.attrib.items())
+        if name != "repository"
+    ]
     return any(f"{value}/".startswith(f"{path.rstrip('/')}/") for value in values)
 
 

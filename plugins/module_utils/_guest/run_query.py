@@ -48,7 +48,7 @@ def guests(connection: t.Any, search: Search, gate: Gate | None, *, load: bool) 
 
 
 def _snapshots(item: t.Any, names: t.Collection[str] | None) -> dict[str, t.Any]:
-    """Its snapshots, if it is one of the guests that are shown."""
+    """The snapshots of a guest, if it is one of those that are shown."""
     return {"snapshots": run_summary.snapshots(item)} if names is None or item.name() in names else {}
 
 

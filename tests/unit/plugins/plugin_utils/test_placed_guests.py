@@ -6,58 +6,80 @@ import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.action import virt_place
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
+from ansible_collections.corral.virt.plugins.module_utils._placement import model_placement
 from ansible_collections.corral.virt.plugins.module_utils._placement.model_placement import Guest, Placement
-from ansible_collections.corral.virt.plugins.plugin_utils._guests import missing_arguments
+from ansible_collections.corral.virt.plugins.plugin_utils._guests import (
+    missing_arguments,
+    placed_guests,
+)
 from ansible_collections.corral.virt.plugins.plugin_utils._placement import reported_hosts
+
+UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
 
 
 def test_apart_is_the_word_that_tags_hold() -> None:
     """A number meets its tag; what could be no tag is refused before anything is placed."""
-    [guest] = virt_place._guests([{"name": "web1", "apart": 1}], [[]], {})
+    [guest] = placed_guests.needs([{"name": "web1", "apart": 1}], [[]], {})
     assert guest.apart == frozenset({"1"})
     with pytest.raises(BadInput, match="apart of web1: 'a b' is not a valid name"):
-        virt_place._guests([{"name": "web1", "apart": "a b"}], [[]], {})
+        placed_guests.needs([{"name": "web1", "apart": "a b"}], [[]], {})
 
 
 def test_what_its_host_would_refuse_is_said_of_all_guests() -> None:
     guests: list[dict[str, t.Any]] = [{"name": "web1"}, {"name": "web2", "apart": "a b"}, {"name": "web3"}]
     with pytest.raises(BadInput, match="apart of web2") as refused:
-        virt_place._guests(guests, [["one"], [], ["two", "three"]], {})
+        placed_guests.needs(guests, [["one"], [], ["two", "three"]], {})
     assert refused.value.problems[0] == "one" and refused.value.problems[2:] == ["two", "three"]
 
 
 def test_a_guest_that_exists_keeps_its_name_and_a_new_one_gets_no_such_name() -> None:
-    there = {"h1": {"guests": [{"name": "Windows 10"}]}}
+    there = {"h1": {"guests": [{"name": "Windows 10", "uuid": UUID}]}}
     guests: list[dict[str, t.Any]] = [{"name": "Windows 10"}, {"name": "Windows 11"}]
-    [kept] = virt_place._guests(guests[:1], [[]], there)
-    assert kept.name == "Windows 10"
+    [kept] = placed_guests.needs(guests[:1], [[]], there)
+    assert kept.name == "Windows 10" and kept.uuid is None
+    [chosen] = placed_guests.needs([{"name": "Windows 10", "uuid": UUID}], [[]], there)
+    assert chosen.uuid == UUID
     with pytest.raises(BadInput, match="guest name: 'Windows 11' is not a valid name"):
-        virt_place._guests(guests, [[], []], there)
+        placed_guests.needs(guests, [[], []], there)
 
 
 def test_guests_that_are_left_as_they_are_share_a_warning() -> None:
     many = [Placement(f"web{number}", None, "h9 may have it", deferred=True) for number in range(13)]
     placed = [*many, Placement("db1", None, "h8 may have it", deferred=True), Placement("db2", "h1", "room")]
     names = ", ".join(f"web{number}" for number in range(10))
-    assert list(virt_place._warnings(placed)) == [
+    assert list(placed_guests.warnings(placed)) == [
         f"{names} and 3 more are neither created nor changed: h9 may have it",
         "db1 is neither created nor changed: h8 may have it",
     ]
 
 
+def test_only_what_an_admin_must_choose_is_unclear() -> None:
+    """Guests of hosts that are silent are due when these answer; what leaves a host is told with its moves."""
+    asked = placed_guests.PlacementRequest(
+        {}, {"h2": [{"name": "old1"}]}, frozenset(), [], [], model_placement.Policy()
+    )
+    placed = [
+        Placement("web1", None, "off twice", deferred=True, unclear=True),
+        Placement("old1", None, "off twice", deferred=True, unclear=True),
+        Placement("web2", None, "h9 may have it", deferred=True),
+        Placement("web3", "h1", "room"),
+    ]
+    found = placed_guests.placements(asked, placed)
+    assert found["deferred"] == ["web1", "web2"] and found["unclear"] == ["web1: off twice"]
+
+
 def test_guests_that_are_refused_for_the_same_reason_share_a_message() -> None:
     many = [Placement(f"big{number}", None, "no host has 1 TiB") for number in range(12)]
     names = ", ".join(f"big{number}" for number in range(10))
-    assert virt_place._message([*many[:1], Placement("db1", None, "no br7"), *many[1:]]) == (
+    assert placed_guests.message([*many[:1], Placement("db1", None, "no br7"), *many[1:]]) == (
         f"cannot place {names} and 2 more: no host has 1 TiB; cannot place db1: no br7"
     )
 
 
 def test_a_host_finds_its_guests_by_their_positions() -> None:
     guests = [{"name": name} for name in ("d", "a", "c", "b")]
-    assert virt_place._positions(guests, {"a": "h1", "b": "h2", "d": "h1", "leaves": "h3"}) == {
+    assert placed_guests.positions(guests, {"a": "h1", "b": "h2", "d": "h1", "leaves": "h3"}) == {
         "h1": {"d": 0, "a": 1},
         "h2": {"b": 3},
     }
@@ -65,7 +87,7 @@ def test_a_host_finds_its_guests_by_their_positions() -> None:
 
 @pytest.mark.parametrize("place", [{"network": {"protocol": "rbd"}}, {"url": "nbd://h/x"}, {"nvme": {"address": "x"}}])
 def test_a_disk_that_is_elsewhere_needs_no_pool(place: dict[str, t.Any]) -> None:
-    [guest] = virt_place._guests([{"name": "web1", "disks": [{"name": "a", **place}]}], [[]], {})
+    [guest] = placed_guests.needs([{"name": "web1", "disks": [{"name": "a", **place}]}], [[]], {})
     assert guest.pools == frozenset()
 
 
@@ -96,7 +118,7 @@ def test_running_guests_leave_first_and_the_biggest_first() -> None:
     placed = {guest["name"]: Placement(guest["name"], "hyper2", "room") for guest in guests}
     placed["twin"] = Placement("twin", "hyper3", "it is there", exists=True)
     placed["huge"] = Placement("huge", None, "no hypervisor fits")
-    told = virt_place._left({"hyper1": [*guests, *stuck]}, placed)
+    told = placed_guests.departures({"hyper1": [*guests, *stuck]}, placed)
     assert [move["name"] for move in told["moves"]] == ["big", "small", "off"]
     assert told["moves"][0] == {
         "name": "big", "source": "hyper1", "dest": "hyper2", "state": "paused", "memory_mib": 512, "disk_mib": 7, "why": "room",
@@ -123,7 +145,7 @@ def test_which_guests_leave(only: list[str] | None, running_only: bool, leaving:
     """Those that are named, and those that hold memory: a paused guest runs, too."""
     info = {"guests": [found("web1", "running", 64), found("db1", "paused", 64), found("off", "shutdown", 64)]}
     options = {"only": only, "running_only": running_only}
-    assert [guest["name"] for guest in virt_place._leaving(info, options)] == leaving
+    assert [guest["name"] for guest in placed_guests.leaving(info, options)] == leaving
 
 
 HOST: dict[str, t.Any] = {
@@ -139,6 +161,7 @@ HOST: dict[str, t.Any] = {
 OPTIONS: dict[str, t.Any] = {
     "guests": [],
     "group": None,
+    "gone": [],
     "leave": [],
     "only": None,
     "running_only": False,
@@ -176,9 +199,9 @@ def test_guests_that_are_off_may_stay(running_only: bool, moves: list[str], stay
         "h3": {"host": {**HOST, "uuid": "uuid3"}},
     }
     options = {**OPTIONS, "hosts": reported, "leave": ["h1"], "running_only": running_only}
-    asked = virt_place._Asked.of(options, [], reported_hosts.Counting.of({}, None))
-    placed = virt_place._placed(asked, options, {})
-    told = virt_place._moving(asked, placed, options)
+    asked = placed_guests.PlacementRequest.of(options, [], reported_hosts.Counting.of({}, None))
+    placed = placed_guests.place_guests(asked, options, {})
+    told = placed_guests.moving(asked, placed, options)
     assert [move["name"] for move in told["moves"]] == moves
     assert [stay["name"] for stay in told["stays"]] == stays
     assert sorted(item.guest for item in placed) == sorted({*moves, *stays} - {"begun"})
@@ -197,8 +220,8 @@ def test_protected_guests_without_room_after_the_loss_of_their_host_are_told() -
         hosts = {"h1": {"host": first}, "h2": {"host": full}, "h3": {"host": HOST}}
         new = {"name": "web1", "vcpus": 1, "memory": "1GiB", "host": "h2", "ha": ha}
         options = {**OPTIONS, "hosts": hosts, "guests": [new], "leave": ["h3"] if leave else []}
-        asked = virt_place._Asked.of(options, [[]], reported_hosts.Counting.of({}, None))
-        return list(virt_place._homeless_warnings(asked, options, virt_place._placed(asked, options, {})))
+        asked = placed_guests.PlacementRequest.of(options, [[]], reported_hosts.Counting.of({}, None))
+        return list(placed_guests.homeless_warnings(asked, options, placed_guests.place_guests(asked, options, {})))
 
     assert warnings(1000) == []
     (told,) = warnings(4000)
@@ -218,7 +241,7 @@ def test_a_path_is_no_image() -> None:
     with pytest.raises(
         BadInput, match=r"image of web1: '/root/a.qcow2' is a path.*; disk system of web2: '~/b.qcow2' is a path"
     ):
-        virt_place._guests(guests, [[], []], {})
+        placed_guests.needs(guests, [[], []], {})
 
 
 @pytest.mark.parametrize(
@@ -254,7 +277,7 @@ HOSTS = {
 
 
 def test_a_copy_goes_where_its_original_is() -> None:
-    first, larger, lost = virt_place._guests(
+    first, larger, lost = placed_guests.needs(
         [
             {"name": "a", "clone_of": "db1"},
             {"name": "b", "clone_of": "db1", "vcpus": 4, "memory": "1GiB", "host": "hyper2"},
@@ -274,9 +297,9 @@ def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
     reported = {"h1": {"host": {**HOST, "guests": guests}}, "h2": {"host": HOST}, "h3": {"host": HOST}}
     rules = {"migration_groups": {"h1": "intel", "h2": "amd", "h3": "intel"}}
     options = {**OPTIONS, "hosts": reported, "leave": ["h1"], "rules": rules}
-    asked = virt_place._Asked.of(options, [], reported_hosts.Counting.of(rules, None))
+    asked = placed_guests.PlacementRequest.of(options, [], reported_hosts.Counting.of(rules, None))
     assert {guest.name: guest.runs_within for guest in asked.guests} == {"on": "intel", "off": None}
-    assert {one.guest: one.host for one in virt_place._placed(asked, options, {})} == {"on": "h3", "off": "h2"}
+    assert {one.guest: one.host for one in placed_guests.place_guests(asked, options, {})} == {"on": "h3", "off": "h2"}
 
 
 @pytest.mark.parametrize(
@@ -291,17 +314,28 @@ def test_a_guest_that_runs_stays_within_its_migration_group() -> None:
 def test_hosts_that_a_run_leaves_out_are_not_called_dead(play_hosts: list[str] | None, said: str) -> None:
     guests = [{"name": "web1", "vcpus": 1, "memory": "64MiB"}]
     options = {**OPTIONS, "hosts": {"h1": {"host": HOST}}, "guests": guests, "group": ["h1", "h2", "h3"]}
-    asked = virt_place._Asked.of(options, [[]], reported_hosts.Counting.of({}, None))
-    (placed,) = virt_place._placed(asked, options, {"ansible_play_hosts_all": play_hosts} if play_hosts else {})
+    asked = placed_guests.PlacementRequest.of(options, [[]], reported_hosts.Counting.of({}, None))
+    (placed,) = placed_guests.place_guests(asked, options, {"ansible_play_hosts_all": play_hosts} if play_hosts else {})
     assert placed.why.startswith(f"{said}; ") and placed.deferred
 
 
+def test_a_host_that_is_gone_has_no_guests_and_is_named_again_with_the_next() -> None:
+    guests = [{"name": "web1", "vcpus": 1, "memory": "64MiB"}]
+    options = {**OPTIONS, "hosts": {"h1": {"host": HOST}}, "guests": guests, "group": ["h1", "h2"], "gone": ["h2"]}
+    asked = placed_guests.PlacementRequest.of(options, [[]], reported_hosts.Counting.of({}, None))
+    (placed,) = placed_guests.place_guests(asked, options, {})
+    assert placed.host == "h1"
+    (placed,) = placed_guests.place_guests(asked, {**options, "group": ["h1", "h2", "h3"]}, {})
+    assert placed.deferred and placed.why.startswith("h3 failed or could not be reached and may have it; ")
+    assert placed.why.endswith(": -e gone=h2,h3 -e confirm=h2,h3")
+
+
 def test_a_new_guest_that_cannot_be_made_is_not_placed() -> None:
-    new = virt_place._incomplete(Placement("web1", "h1", "room"), "memory must be given")
+    new = placed_guests.incomplete(Placement("web1", "h1", "room"), "memory must be given")
     assert new == Placement("web1", None, "memory must be given")
     for fine in (
         Placement("web1", "h1", "it is there", exists=True),
         Placement("web1", None, "no room"),
         Placement("web1", "h1", "room"),
     ):
-        assert virt_place._incomplete(fine, "" if fine.why == "room" else "vcpus") is fine
+        assert placed_guests.incomplete(fine, "" if fine.why == "room" else "vcpus") is fine

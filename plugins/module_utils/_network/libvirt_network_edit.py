@@ -9,7 +9,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.uri import has_files_here
 from ansible_collections.corral.virt.plugins.module_utils._domain import libvirt_query
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import Connection, explained, libvirt
-from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_networks import NETWORK_TYPE
+from ansible_collections.corral.virt.plugins.module_utils._network.libvirt_network_lookup import NETWORK_TYPE
 from ansible_collections.corral.virt.plugins.module_utils._network.model_network import RawNetworkHost
 from ansible_collections.corral.virt.plugins.module_utils._noun.libvirt_api import ObjectApi, guests
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
