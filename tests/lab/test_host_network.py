@@ -306,10 +306,13 @@ def test_firewalld(ifupdown: Hypervisors) -> None:
     unpack = f"cd /tmp && {download} && dpkg-deb -x libvirt-daemon-system*.deb zone"
     ifupdown.on(HOST, f"{unpack} && cp zone/{zone} /{zone}")  # firewalld ran before libvirt was installed
     until(lambda: "libvirt" in ifupdown.on(HOST, "firewall-cmd --permanent --get-zones").split())
-    ifupdown.on(HOST, "firewall-cmd --add-port=9/udp")
+    for more in ("--add-port=9/udp", "--zone=work --add-source=198.18.7.0/24"):
+        ifupdown.on(HOST, f"firewall-cmd {more}")
     printed = ifupdown.module("corral.virt.virt_firewall", ports=[], sources=[], bridges=["virbr*"], ok=False)
     assert "a reload would lose" in printed and "9/udp" in printed
-    ifupdown.on(HOST, "firewall-cmd --remove-port=9/udp")
+    assert "work: sources 198.18.7.0/24" in printed
+    for more in ("--remove-port=9/udp", "--zone=work --remove-source=198.18.7.0/24"):
+        ifupdown.on(HOST, f"firewall-cmd {more}")
     check_a_lease(ifupdown)
 
 

@@ -172,7 +172,28 @@ def _with_zones(facts: Firewalld, patterns: t.Sequence[str]) -> Firewalld:
     known, stored = (
         GUEST_ZONE in run("firewall-cmd", *lasting, "--get-zones").split() for lasting in ((), ("--permanent",))
     )
-    return dataclasses.replace(facts, zones=zones if known or stored else {}, has_guest_zone=known or not stored)
+    unsaved = _settings() - _settings("--permanent") if stored and not known else frozenset()
+    return dataclasses.replace(
+        facts, zones=zones if known or stored else {}, has_guest_zone=known or not stored, unsaved=unsaved
+    )
+
+
+def _settings(*lasting: str) -> frozenset[str]:
+    """The settings of all zones and policies of firewalld, and its direct rules. It keeps interfaces itself."""
+    shown = run("firewall-cmd", *lasting, "--list-all-zones")
+    shown += "\n" + answer("firewall-cmd", *lasting, "--list-all-policies")  # not before firewalld 0.9
+    name = key = ""
+    found: set[str] = set()
+    for line in shown.splitlines():
+        if line.startswith("\t"):  # a rule, or a port that is forwarded
+            found.add(f"{name}: {key} {line.strip()}")
+        elif line.startswith(" "):
+            key, _colon, values = line.strip().partition(":")
+            found.update(f"{name}: {key} {value}" for value in values.split())
+        else:
+            name = line.partition(" ")[0] or name
+    direct = answer("firewall-cmd", *lasting, "--direct", "--get-all-rules").splitlines()
+    return frozenset((*(one for one in found if ": interfaces " not in one), *(f"direct: {one}" for one in direct)))
 
 
 def _zone_rules(zone: str, *lasting: str) -> frozenset[str]:

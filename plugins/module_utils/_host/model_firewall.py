@@ -80,6 +80,7 @@ class Firewalld:
     permanent: frozenset[str] = frozenset()
     zones: t.Mapping[str, str] = dataclasses.field(default_factory=dict)  # of bridges; empty in none
     has_guest_zone: bool = True  # whether the running firewalld knows it, and not only its files
+    unsaved: frozenset[str] = frozenset()  # settings that only the running firewalld has; read if it lacks that zone
 
 
 @dataclasses.dataclass(frozen=True)

@@ -191,12 +191,11 @@ def _is_open(rule: str, known: t.Collection[str]) -> bool:
 
 
 def _refuse_what_a_reload_loses(facts: Firewalld) -> None:
-    lost = sorted(facts.running - facts.permanent)
-    if lost:
+    if facts.unsaved:
         raise Refused(
-            f"firewalld does not know zone {GUEST_ZONE} of libvirt yet, and a reload would lose what its zone "
-            f"{facts.zone} has only until then: {'; '.join(lost)}; keep that with "
-            "`firewall-cmd --runtime-to-permanent`, or remove it"
+            f"firewalld does not know zone {GUEST_ZONE} of libvirt yet, and a reload would lose what it has only "
+            f"until then: {', '.join(sorted(facts.unsaved))}; keep that with `firewall-cmd --runtime-to-permanent`, "
+            "or remove it"
         )
 
 

@@ -855,10 +855,53 @@ def test_firewalld_has_a_zone_for_guests(zones: dict[str, str], *, known: bool, 
 
 
 def test_a_reload_of_firewalld_loses_nothing() -> None:
-    facts = Firewalld("public", running=frozenset(["9/tcp", "10/tcp"]), permanent=frozenset(["10/tcp"]))
+    facts = Firewalld("public", unsaved=frozenset(["work: services ssh"]))
     assert plan_firewall.decide(for_guests("virbr*"), facts) == ([], [])
-    with pytest.raises(Refused, match=r"zone public has only until then: 9/tcp; .*--runtime-to-permanent"):
+    with pytest.raises(Refused, match=r"has only until then: work: services ssh; .*--runtime-to-permanent"):
         plan_firewall.decide(for_guests("virbr*"), dataclasses.replace(facts, has_guest_zone=False))
+
+
+ZONES = """public{active}
+  target: default
+  interfaces: {links}
+  sources:
+  services: dhcpv6-client{services}
+  ports: 10/tcp
+  rich rules:
+	rule family="ipv4" source address="192.0.2.7" accept
+
+work
+  target: default
+  interfaces:
+  sources: {sources}
+  services: ssh
+"""
+
+
+def test_what_only_the_running_firewalld_has_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any zone: a reload that drops ssh from the zone of the administrator's network shuts everyone out."""
+    running = ZONES.format(active=" (active)", links="eth0", services=" ssh", sources="198.51.100.0/24")
+    stored = ZONES.format(active="", links="", services="", sources="")
+
+    def answers(*command: str) -> str:
+        lasting = "--permanent" in command
+        if "--list-all-zones" in command:
+            return stored if lasting else running
+        if "--get-zones" in command:
+            return "public work libvirt" if lasting else "public work"
+        if "--direct" in command and not lasting:
+            return "ipv4 filter INPUT 0 -p tcp --dport 22 -j ACCEPT\n"
+        return "public\n" if "--get-default-zone" in command else ""
+
+    monkeypatch.setattr(files_firewall, "run", answers)
+    monkeypatch.setattr(files_firewall, "answer", answers)
+    facts = files_firewall.read("firewalld", ["virbr*"])
+    assert isinstance(facts, Firewalld)
+    assert facts.unsaved == {
+        "public: services ssh",
+        "work: sources 198.51.100.0/24",
+        "direct: ipv4 filter INPUT 0 -p tcp --dport 22 -j ACCEPT",
+    }
 
 
 def test_rules_without_bridges_keep_their_comments() -> None:
