@@ -47,6 +47,7 @@ class ActionModule(UntrustedAction):
             held=HeldLists(self, variables, params).survey,
             warn=lambda sentence: Display().warning(printable(sentence)),
             planned=lambda: planned_revocations(params),
+            limited=bool(variables.get("ansible_limit")),
         )
         try:
             _place(params)

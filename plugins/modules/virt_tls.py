@@ -105,6 +105,8 @@ options:
       - With O(state=revoked), the names of all hypervisors. The module revokes the certificates of hypervisors that
         were in the same inventory when this module last ran on them, and that are now neither listed nor any other host
         of that inventory.
+      - Under C(--limit), it revokes nothing and warns of them, because a host that was renamed gets new certificates
+        only in a run that includes it.
       - With O(state=present), hosts of the inventory whose revocation lists the module reads before it writes any,
         beside those of the play and those that O(ca_dir) has records of.
     type: list

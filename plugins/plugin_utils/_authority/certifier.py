@@ -65,6 +65,7 @@ class Certifier:
     warn: t.Callable[[str], None] = lambda _sentence: None
     # the run's note of revocations, by serial, that check mode has planned
     planned: t.Callable[[], contextlib.AbstractContextManager[Variables]] = lambda: contextlib.nullcontext({})
+    limited: bool = False  # --limit leaves hosts out: a renamed one gets no new certificates in this run
 
     @property
     def authorities(self) -> Authorities:
@@ -194,6 +195,8 @@ class Certifier:
                 # Who is still there may be a hypervisor of another group.
                 stay = [*params["hypervisors"], *self.hosts, CONTROLLER_NAME]
                 names, strays = authorities.gone(stay=stay, inventories=self.inventories)
+                if self.limited:
+                    names, strays = [], sorted({*names, *strays})
             else:
                 names = [params["name"]]
             steps = self._revocable(authorities, names)

@@ -107,6 +107,7 @@ class Cloud:
         inventories: t.Collection[str] = ("hosts.yml",),
         *,
         check_mode: bool = False,
+        limited: bool = False,
         **output: t.Any,
     ) -> Told:
         """`state: revoked`, which asks no host."""
@@ -120,6 +121,7 @@ class Cloud:
             hosts,
             lambda: self.now,
             planned=lambda: contextlib.nullcontext(self.planned),
+            limited=limited,
         ).revoke()
 
     def refusals(self, *hosts: str) -> list[str]:

@@ -141,6 +141,9 @@ def test_who_leaves_the_inventory_is_revoked_and_who_is_in_another_one_is_not(cl
     )
     cloud.inventory = "hosts.yml"
     assert not cloud.revoke(["h1", "h2"], hypervisors=["h1"])["changed"], "it is a hypervisor of another group"
+    limited = cloud.revoke(["h1"], hypervisors=["h1"], limited=True)
+    assert not limited["changed"], "h2 may be a host that has another name now, and that this run leaves out"
+    assert ["rotate_certificates -e revoke=h2" in one for one in limited["warnings"]] == [True]
     assert cloud.revoke(["h1"], hypervisors=["h1"])["revoked"] == ["h2"]
     cloud.play("h1", "h3")
     assert not cloud.refusals("h1", "h3")
