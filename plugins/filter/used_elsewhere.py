@@ -14,7 +14,7 @@ author:
 description:
   - Returns the contents of images that disks or guests of other hosts use, with a user of each, as
     O(corral.virt.virt_image#module:used_elsewhere) takes them.
-positional: _input, host
+positional: _input, host, users
 options:
   _input:
     description: What M(corral.virt.virt_image_info) returned, by host.
@@ -23,6 +23,11 @@ options:
   host:
     description: The host whose own users do not count. Without it, the users are returned for each host, by host.
     type: str
+  users:
+    description: What M(corral.virt.virt_volume_info) returned with O(corral.virt.virt_volume_info#module:users_of), by
+      host, such as for hosts that have the files elsewhere.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -45,9 +50,12 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands.provided_fil
 from ansible_collections.corral.virt.plugins.plugin_utils._images import image_users
 
 
-def used_elsewhere(results: t.Mapping[str, t.Any], host: str | None = None) -> dict[str, t.Any]:
+def used_elsewhere(
+    results: t.Mapping[str, t.Any], host: str | None = None, users: t.Mapping[str, t.Any] | None = None
+) -> dict[str, t.Any]:
     """The users of contents on other hosts."""
-    return image_users.elsewhere_of_all(results) if host is None else image_users.elsewhere(results, host)
+    known = users or {}
+    return image_users.elsewhere_of_all(results, known) if host is None else image_users.elsewhere(results, host, known)
 
 
 FilterModule = provided(used_elsewhere=used_elsewhere)

@@ -45,11 +45,6 @@ missing:
   description: Whether the host does not have the pool.
   returned: with O(missing_ok)
   type: bool
-shared_mounts:
-  description: Where filesystems are mounted that other hosts may mount. A guest may use files of the pool there.
-  returned: with O(missing_ok), if the host does not have the pool
-  type: list
-  elements: str
 images:
   description: The images, by name.
   returned: success
@@ -58,6 +53,7 @@ images:
   contains:
     name: {description: Name in the pool., type: str, returned: always}
     pool: {description: The pool., type: str, returned: always}
+    path: {description: Path of the name., type: str, returned: always}
     shared: {description: 'Kind of the filesystem if other hosts may mount it, such as nfs4; null if it is local.',
       type: str, returned: always}
     content: {description: File that the name points to., type: str, returned: always}
@@ -74,6 +70,7 @@ images:
       returned: always
       contains:
         content: {description: File name., type: str, returned: always}
+        path: {description: Path of the file., type: str, returned: always}
         bytes: {description: Size of the file., type: int, returned: always}
         used_by: {description: 'A disk or guest that uses it; null if there is none.', type: str, returned: always}
 """
@@ -82,7 +79,6 @@ from ansible_collections.corral.virt.plugins.module_utils._core.run_module impor
 from ansible_collections.corral.virt.plugins.module_utils._core.defaults import POOL
 from ansible_collections.corral.virt.plugins.module_utils._image import run_image_list
 from ansible_collections.corral.virt.plugins.module_utils._libvirt.connection import opened
-from ansible_collections.corral.virt.plugins.module_utils._system import locks
 
 OPTIONS = {**URI_OPTION, "pool": {"type": "str", "default": POOL}, "missing_ok": {"type": "bool", "default": False}}
 
@@ -93,8 +89,6 @@ def main() -> None:
     with failures(module), opened(module.params["uri"]) as connection:
         found = run_image_list.described(connection, module.params["pool"], missing_ok=module.params["missing_ok"])
     answer: dict[str, object] = {"missing": found is None} if module.params["missing_ok"] else {}
-    if found is None:
-        answer["shared_mounts"] = locks.shared_mounts()
     module.exit_json(changed=False, images=found or [], **answer)
 
 

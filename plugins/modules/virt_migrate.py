@@ -165,7 +165,8 @@ options:
     choices: [abort, suspend, postcopy]
     default: abort
   keep_source_storage:
-    description: Keep the disks on the source after the migration.
+    description: Keep the disks on the source after the migration. One that is copied from a filesystem that hosts share
+      stays in any case, because guests of other hosts may stand on it.
     type: bool
     default: false
   reserve:

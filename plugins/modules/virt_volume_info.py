@@ -36,11 +36,15 @@ options:
     default: false
   users_of:
     description:
-      - Absolute paths of files. Instead of volumes, return who uses these files on this host (guests, stored, running,
-        saved, with snapshots and backup jobs; volumes on top of them; loop devices), whether or not they are in a pool.
-      - This tells of other hosts whether they use a volume on a filesystem that they share.
+      - Absolute paths of files, or UUIDs of logical volumes. Instead of volumes, return who uses these on this host
+        (guests, stored, running, saved, with snapshots and backup jobs; volumes on top of them; loop devices; removed
+        disks that are kept), whether or not they are in a pool.
+      - This tells of other hosts whether they use a volume that they share, if the values are RV(volumes[].identity) of
+        the first host.
+      - Where a path is not that of a file on a shared filesystem on this host, users of a file with the same name
+        elsewhere on a shared filesystem count, because this host may have mounted the filesystem there.
     type: list
-    elements: path
+    elements: str
 seealso:
   - module: corral.virt.virt_volume
   - module: corral.virt.virt_pool_info
@@ -69,8 +73,10 @@ volumes:
     name: {description: Name., type: str, returned: always}
     pool: {description: Name of the pool., type: str, returned: always}
     path: {description: Path of the file or device., type: str, returned: always}
-    shared: {description: 'Kind of its filesystem if other hosts may mount it, such as nfs4; null if it is local, or on
-      another machine.', type: str, returned: always}
+    shared: {description: 'Kind of its filesystem if other hosts may mount it, such as nfs4, or its volume group if that
+      may be on disks of several hosts; null if it is local, or on another machine.', type: str, returned: always}
+    identity: {description: 'What other hosts know it by, for O(users_of): the path of a file, the UUIDs of a logical
+      volume.', type: str, returned: always}
     capacity: {description: Size that a guest sees., type: str, returned: always}
     format: {description: Format of the file., type: str, returned: if it has one}
     encryption: {description: How it is encrypted., type: str, returned: if it is}
@@ -82,7 +88,7 @@ volumes:
       type: dict
       returned: with O(arguments)
 users:
-  description: A user of each file, by path; null if there is none.
+  description: A user of each file or logical volume, by what was given; null if there is none.
   returned: with O(users_of)
   type: dict
 """
@@ -99,7 +105,7 @@ from ansible_collections.corral.virt.plugins.module_utils._volume.run_volume_use
 OPTIONS = {
     **URI_OPTION,
     **run_noun_info.options(VOLUME_SCHEMA),
-    "users_of": {"type": "list", "elements": "path"},
+    "users_of": {"type": "list", "elements": "str"},
 }
 
 
@@ -118,7 +124,7 @@ def main() -> None:
                 VOLUME_TYPE,
                 found,
                 module.params,
-                lambda volume, its: {**sizes(its.xml), "shared": shared(volume.path())},
+                lambda volume, its: {**sizes(its.xml), **shared(volume.path())},
             )
             answer = {"volumes": rows}
     for problem in problems:

@@ -289,6 +289,30 @@ def test_a_disk_that_was_kept_comes_back_by_the_command_that_its_note_has(
     assert disk.stat().st_ino == inode and aside(pool) == []
 
 
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_disk_that_is_kept_uses_what_it_stands_on_until_its_time_is_over(
+    connection: t.Any, pool: Path, disk: Path, monkeypatch: pytest.MonkeyPatch, *, relative: bool
+) -> None:
+    base, own = image(pool / "base.qcow2"), image(pool / "own.qcow2")
+    disk.unlink()
+    image(disk, "own.qcow2" if relative else str(own))
+    image(own, str(base))
+    converge(connection, **GONE, keep_removed_h=24)
+    [place] = [one for one in aside(pool) if one.endswith(".disk")]
+    user = f"removed disk {disk} of box1, kept as {pool}/.corral/.removed/{place},"
+    users = run_file_users.users(connection)
+    assert {users.of(str(path)) for path in (own, base)} == {user} and users.of(str(disk)) is None
+    [entry] = files_removal_notes.entries(str(pool))
+    assert entry.note
+    with_it = run_file_users.users(connection, removed_with=entry.note.guest_uuid)
+    assert with_it.of(str(own)) is None, "for a disk that was removed with the same guest"
+    now = run_removed_disks.now()
+    later = now._replace(utc=now.later(25), uptime_s=now.uptime_s + 25 * 3600)
+    monkeypatch.setattr(run_disposal, "now", lambda: later)
+    assert converge(connection, **GONE)["changed"] is True
+    assert run_file_users.users(connection).of(str(own)) is None
+
+
 @pytest.mark.parametrize("hours", [-1, 8761])
 def test_hours_that_cannot_be_kept_are_refused(hours: int) -> None:
     with pytest.raises(BadInput, match="keep_removed_h of box1: must be between 0 and 8760 hours"):

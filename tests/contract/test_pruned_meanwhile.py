@@ -242,12 +242,14 @@ def test_a_host_without_the_pool_has_no_images_where_that_is_allowed(place: tupl
             run_image_list.described(connection, "default", missing_ok=True)
 
 
-def test_where_filesystems_are_mounted_that_hosts_may_share(tmp_path: Path) -> None:
+def test_where_files_are_that_hosts_may_share(tmp_path: Path) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(
-        "/dev/vda1 / ext4 rw 0 0\nnas:/x /srv/two\\040words nfs4 rw 0 0\nnas:/y /mnt nfs ro 0 0\ntmpfs /run tmpfs rw 0 0\n"
+        "/dev/vda1 / ext4 rw 0 0\nnas:/x /srv/two\\040words nfs4 rw 0 0\nauto.nas /net autofs rw 0 0\ntmpfs /run tmpfs rw 0 0\n"
     )
-    assert locks.shared_mounts(str(mounts)) == ["/mnt", "/srv/two words"]
+    for path, kind, may in (("/srv/two words/a", "nfs4", True), ("/net/nas", None, True), ("/srv", None, False)):
+        assert locks.shared_filesystem(path, str(mounts)) == kind
+        assert locks.may_be_shared(path, str(mounts)) is may
 
 
 def test_what_uses_a_file_is_asked_by_its_path(place: tuple[str, Path, str]) -> None:

@@ -34,6 +34,7 @@ def _described(image: Image, used: t.Mapping[str, str], users: run_file_users.Us
     by_name = users.based_on(os.path.join(image.directory, image.name))
     return {
         "name": image.name,
+        "path": os.path.join(image.directory, image.name),
         "content": found.target,
         "source": manifest.source if manifest else None,
         "checksum": manifest.checksum if manifest else None,
@@ -46,4 +47,5 @@ def _described(image: Image, used: t.Mapping[str, str], users: run_file_users.Us
 
 def _content(image: Image, name: str, used: t.Mapping[str, str]) -> dict[str, t.Any]:
     manifest = files_image.manifest_of(image.directory, name)
-    return {"content": name, "bytes": manifest.bytes if manifest else None, "used_by": used.get(name)}
+    path, size = os.path.join(image.directory, name), manifest.bytes if manifest else None
+    return {"content": name, "path": path, "bytes": size, "used_by": used.get(name)}

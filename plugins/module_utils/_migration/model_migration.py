@@ -91,6 +91,7 @@ class DiskMove:
     flatten: bool = False  # its base is not there, so all of it must travel
     replace: bool = False  # an earlier run of ours left something there
     delete_source: bool = True  # after the guest has arrived
+    stays_on: str = ""  # the kind of shared filesystem where the source's copy stays
     vouched: bool = False  # only the user says that it is shared: libvirt would not move it
 
     @property

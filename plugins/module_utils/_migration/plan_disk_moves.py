@@ -76,6 +76,22 @@ def deletable(moves: t.Iterable[DiskMove], *, fixed: t.Collection[str], owned: t
     ]
 
 
+def with_sources(
+    moves: t.Iterable[DiskMove], free: t.Collection[str], shared: t.Mapping[str, str]
+) -> tuple[DiskMove, ...]:
+    """The moves, each with whether its source is deleted: if it is `free`, and not on a `shared` filesystem (by path),
+    where guests of hosts that nobody asks may stand on it.
+    """
+    return tuple(
+        dataclasses.replace(
+            move,
+            delete_source=move.path in free and move.path not in shared,
+            stays_on=shared.get(move.path, "") if move.path in free else "",
+        )
+        for move in moves
+    )
+
+
 def is_own_volume(
     path: str, entries: t.Iterable[OwnedVolume], guest: str, found: FileIdentity | None, tags: t.Collection[str]
 ) -> bool:

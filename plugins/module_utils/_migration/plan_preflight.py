@@ -81,6 +81,12 @@ def notes(move: Move, left: t.Iterable[str], *, hooked: bool) -> list[str]:
         for disk in move.disks
         if disk.volume and disk.path.startswith("/dev/") and not disk.delete_source
     ]
+    found += [
+        f"{disk.path} stays on {disk.stays_on}, as guests of other hosts may use it; to delete it if none does: "
+        "playbook delete_volume"
+        for disk in move.disks
+        if disk.stays_on and not move.keep_source_storage
+    ]
     found += [f"the UEFI variables in {path} stay on the source: {why}" for path, why in move.kept]
     if hooked:
         found.append(

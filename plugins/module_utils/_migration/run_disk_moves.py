@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os.path
 import time
@@ -47,6 +46,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_m
     is_own_volume,
     relabelling,
     ways,
+    with_sources,
     wrong_pools,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
@@ -122,7 +122,7 @@ def disks(
     moves, problems = ways(seen, active=found.active, waiting=waiting, wrong=wrong)
     own = [*_owned(endpoints.source, recorded, found.uuid, moves), *(one.disk.path for one in kept if one.own)]
     free = _free(endpoints.source, moves, seen, own, found.uuid)
-    return tuple(dataclasses.replace(move, delete_source=move.path in free) for move in moves), problems
+    return with_sources(moves, free, {one.path: one.shared_on for one in seen if one.shared_on}), problems
 
 
 def _free(

@@ -120,7 +120,7 @@ def is_image(path: str) -> bool:
     return any(head[at : at + len(magic)] == magic for at, magic, _name in _MAGICS)
 
 
-def bases(path: str) -> list[str]:
+def bases(path: str, opened_as: str | None = None) -> list[str]:
     """The backing files that a regular file names, each as an absolute path.
 
     A relative name is beside the name by which QEMU opens the file, which can be a link.
@@ -131,7 +131,7 @@ def bases(path: str) -> list[str]:
     if below.startswith("json:"):
         return [_plain(name) for name in _FILENAME.findall(below)]
     is_name = below and "\0" not in below and not re.match(r"\w+:", below)
-    return [os.path.join(os.path.dirname(path), below)] if is_name else []
+    return [os.path.join(os.path.dirname(opened_as or path), below)] if is_name else []
 
 
 def data_files(path: str) -> list[str]:

@@ -7,9 +7,12 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.corral.virt.plugins.module_utils._system import command
+from ansible_collections.corral.virt.plugins.module_utils._system import command, identity
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import LOGICAL
 
 _FORM = ("--reportformat", "json", "--units", "b", "--nosuffix")
+_UUIDS = "vg_uuid,lv_uuid"
+_OWN = (["sata"], ["ata"], ["nvme"], ["usb"])  # transports of disks, as lsblk names them
 _FIELDS = "lv_name,lv_size,data_percent,metadata_percent,segtype,zero,pool_lv"
 
 
@@ -46,6 +49,30 @@ def size_bytes(path: str) -> int:
 def tags(path: str) -> tuple[str, ...]:
     """The tags of a logical volume; none of one that does not exist."""
     return tuple(tag for row in rows("lv", "lvs", "lv_tags", "--", path) for tag in row["lv_tags"].split(",") if tag)
+
+
+def uuid_of(path: str) -> str | None:
+    """The UUIDs of a logical volume's group and of itself, as device mapper writes them; None if there is none."""
+    active = identity.logical_volume(path)
+    return active or next((_uuid(row) for row in rows("lv", "lvs", _UUIDS, "--", path)), None)
+
+
+def paths_of(uuid: str) -> list[str]:
+    """The paths of the logical volume with these UUIDs, active or not; empty if this host does not see it."""
+    found = [row for row in rows("lv", "lvs", f"{_UUIDS},lv_path,lv_dm_path") if _uuid(row) == uuid]
+    return [row[name] for row in found for name in ("lv_path", "lv_dm_path") if row[name]]
+
+
+def may_be_shared(group: str) -> bool:
+    """True unless all disks below a volume group are of kinds that one machine alone has."""
+    devices = [row["pv_name"] for row in rows("vg", "vgs", "pv_name", "--", group)]
+    told = command.answer("lsblk", "--inverse", "--list", "--noheadings", "--output", "TYPE,TRAN", *devices)
+    disks = [line.split()[1:] for line in told.splitlines() if line.split()[:1] == ["disk"]] if devices else []
+    return not disks or any(transport not in _OWN for transport in disks)
+
+
+def _uuid(row: t.Mapping[str, str]) -> str:
+    return LOGICAL + f"{row['vg_uuid']}{row['lv_uuid']}".replace("-", "")
 
 
 def exists(path: str) -> bool:

@@ -121,7 +121,7 @@ class Disposal:
         return now is None or now == self.key
 
     def _user(self) -> str | None:
-        return run_file_users.users(self.connection, without=self.without).of(self.path)
+        return run_file_users.users(self.connection, without=self.without, removed_with=self.uuid).of(self.path)
 
     def _described(self, found: FileIdentity, size_bytes: int) -> RemovedDisk:
         plan_disposal.check_identity(self.path, self.guest, self.expected, found, verb=self.verb)
@@ -186,7 +186,7 @@ def _sight(
     connection: t.Any, quarantine: files_removed_disks.Quarantine, without: t.Collection[str]
 ) -> plan_disposal.DiskSight:
     """What is seen of the disk; its users by its old name and by the file, which may have other names."""
-    users = run_file_users.users(connection, without=without)
+    users = run_file_users.users(connection, without=without, removed_with=quarantine.note.guest_uuid)
     old = os.path.join(quarantine.directory, quarantine.name)
     return plan_disposal.DiskSight(
         user=users.of(old) or users.of(quarantine.path),
@@ -202,8 +202,17 @@ def unfinished(connection: t.Any, paths: t.Iterable[str] = ()) -> list[DiskAside
     found = plan_removed_disks.unfinished(aside, host_uuid(connection), now()) if aside else []
     if not found:
         return []
-    users = run_file_users.users(connection)
-    return [one._replace(user=users.of(one.note.path) or users.of(one.place)) if one.note else one for one in found]
+    by_guest = {uuid: run_file_users.users(connection, removed_with=uuid) for uuid in {_guest_of(one) for one in found}}
+    return [one._replace(user=_user_of(one, by_guest[_guest_of(one)])) for one in found]
+
+
+def _guest_of(one: DiskAside) -> str:
+    return one.note.guest_uuid if one.note else ""
+
+
+def _user_of(one: DiskAside, users: run_file_users.Users) -> str | None:
+    """A user of a disk that is aside; those that were removed with the same guest go with it."""
+    return (users.of(one.note.path) if one.note else None) or users.of(one.place)
 
 
 @dataclasses.dataclass

@@ -23,9 +23,14 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_sources im
     raw_sources,
     sources,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage import files_header, libvirt_storage
+from ansible_collections.corral.virt.plugins.module_utils._storage import (
+    files_header,
+    files_removal_notes,
+    libvirt_storage,
+)
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import DefinedFiles, trust
-from ansible_collections.corral.virt.plugins.module_utils._system import loop_devices
+from ansible_collections.corral.virt.plugins.module_utils._system import locks, loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
 
 
@@ -58,6 +63,14 @@ class Users:
             if user := _one(found, but):
                 return user
         return _one(self._files.get(self._identity(path) or (0, 0)), but)
+
+    def alike(self, path: str) -> str | None:
+        """One user of a file with the same name that other hosts may have, wherever it is mounted here; None if there
+        is none.
+        """
+        name = os.path.basename(path)
+        its = ((other, user) for other, user in self._found.items() if _is_alike(other, name))
+        return next((f"{_one(user, None)} at {other}" for other, user in its), None)
 
     def _identity(self, path: str) -> tuple[int, int] | None:
         """Device and inode of a file of this machine, which may have several names; else None."""
@@ -131,15 +144,24 @@ class Users:
         return self._folders[path]
 
 
+def _is_alike(path: str, name: str) -> bool:
+    """True if a file has that name and is on a filesystem that hosts share, or on one that is not mounted now."""
+    is_absent = os.path.isabs(path) and not os.path.lexists(path)
+    return os.path.basename(path) == name and (is_absent or locks.may_be_shared(os.path.dirname(path)))
+
+
 def _one(users: t.Mapping[str, str] | None, but: str | None) -> str | None:
     return next((user for guest, user in (users or {}).items() if guest != but), None)
 
 
-def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) -> Users:
+def users(
+    connection: t.Any, *, but: str = "", without: t.Collection[str] = (), removed_with: str | None = None
+) -> Users:
     """The users of files: volumes of all active pools, and all guests, as stored, running and saved.
 
-    Their snapshots and backup jobs use files as well. The guest `but` (a UUID) and volumes `without` (paths) do not
-    count.
+    Their snapshots and backup jobs use files as well, and so do disks in the pools that were removed and are kept for a
+    time. The guest `but` (a UUID), volumes `without` (paths) and disks that were removed with the guest `removed_with`
+    (a UUID) do not count.
     """
     found = Users(here=is_here(connection.getURI()))
     volumes = [xml_host.volume(xml) for xml in libvirt_storage.all_volumes(connection, files_header.is_image)]
@@ -152,6 +174,9 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
         found.add(path, device)
     for path in _unlisted(connection) if is_here(connection.getURI()) else ():
         found.add_chain(path, os.fsencode(path).decode(errors="backslashreplace"))
+    for place, note in _removed(connection, removed_with or but) if is_here(connection.getURI()) else ():
+        for base in files_header.bases(place, opened_as=note.path):
+            found.add_base(base, f"removed disk {note.path} of {note.guest}, kept as {place},")
     for document in documents:
         for path in document.others:
             found.add(path, document.user, document.guest)
@@ -164,12 +189,24 @@ def users(connection: t.Any, *, but: str = "", without: t.Collection[str] = ()) 
 
 def _unlisted(connection: t.Any) -> t.Iterator[str]:
     """The files of pools that libvirt's binding does not list, as their names are not UTF-8."""
-    for pool in libvirt_query.pools(connection):
+    for folder in _folders(connection):
         with contextlib.suppress(OSError):
-            folder = stdlib_reader.directory(pool["xml"]) if pool["active"] else None
-            names = os.listdir(folder) if folder else []
-            strange = [name for name in names if name.encode(errors="replace") != os.fsencode(name)]
-            yield from (os.path.join(str(folder), name) for name in strange)
+            strange = [name for name in os.listdir(folder) if name.encode(errors="replace") != os.fsencode(name)]
+            yield from (os.path.join(folder, name) for name in strange)
+
+
+def _removed(connection: t.Any, but: str) -> t.Iterator[tuple[str, RemovedDisk]]:
+    """Where disks of the pools are that were removed and are kept, and their notes; not those of the guest `but`."""
+    for folder in _folders(connection):
+        for one in files_removal_notes.entries(folder):
+            if one.moved and one.note and (not but or one.note.guest_uuid != but):
+                yield one.place, one.note
+
+
+def _folders(connection: t.Any) -> list[str]:
+    """The directories of active pools."""
+    found = [stdlib_reader.directory(pool["xml"]) for pool in libvirt_query.pools(connection) if pool["active"]]
+    return [folder for folder in found if folder]
 
 
 def own_chains(connection: t.Any, found: FoundGuest) -> list[list[str]]:

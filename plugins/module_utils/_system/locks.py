@@ -38,6 +38,12 @@ _SHARED = (
 
 def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | None:
     """The kind of shared filesystem that holds `path`; None for a local one."""
+    kind = _filesystem(path, mounts)
+    return kind if kind in _SHARED else None
+
+
+def _filesystem(path: str, mounts: str) -> str:
+    """The kind of filesystem that holds `path`."""
     path = os.path.realpath(path)
     best, kind = "", ""
     with open(mounts) as lines:
@@ -47,14 +53,13 @@ def shared_filesystem(path: str, mounts: str = "/proc/self/mounts") -> str | Non
             inside = path == point or path.startswith(point.rstrip("/") + "/")
             if inside and len(point) >= len(best):
                 best, kind = point, fstype
-    return kind if kind in _SHARED else None
+    return kind
 
 
-def shared_mounts(mounts: str = "/proc/self/mounts") -> list[str]:
-    """Where shared filesystems are mounted."""
-    with open(mounts) as lines:
-        found = [line.split()[1:3] for line in lines]
-    return sorted({point.replace("\\040", " ") for point, kind in found if kind in _SHARED})
+def may_be_shared(path: str, mounts: str = "/proc/self/mounts") -> bool:
+    """True if a shared filesystem holds `path`, or one that is mounted when somebody looks there."""
+    kind = _filesystem(path, mounts)
+    return kind in _SHARED or kind == "autofs"
 
 
 def exists(path: str) -> bool:

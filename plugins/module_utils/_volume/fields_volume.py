@@ -9,6 +9,7 @@ import typing as t
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import BadInput
 from ansible_collections.corral.virt.plugins.module_utils._noun.fields_schema import Schema
 from ansible_collections.corral.virt.plugins.module_utils._noun.model_noun import Spec
+from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import LOGICAL
 from ansible_collections.corral.virt.plugins.module_utils._volume.model_volume import UNFINISHED, VOLUME_KIND
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import tree
@@ -46,8 +47,8 @@ def _check_name(name: object, *, what: str) -> str:
 
 
 def check_users_of(paths: t.Iterable[str]) -> None:
-    """Raise BadInput with all that are not absolute paths."""
-    if bad := [f"users_of: {path!r} is not an absolute path" for path in paths if not path.startswith("/")]:
+    """Raise BadInput with all that are neither absolute paths nor UUIDs of logical volumes."""
+    if bad := [f"users_of: {path!r} is not an absolute path" for path in paths if not path.startswith(("/", LOGICAL))]:
         raise BadInput(bad)
 
 

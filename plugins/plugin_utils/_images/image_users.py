@@ -4,29 +4,37 @@
 
 from __future__ import annotations
 
+import os.path
 import typing as t
 
-
-def elsewhere(results: t.Mapping[str, t.Any], host: str) -> dict[str, str]:
-    """A user of each content, from the results of `virt_image_info` by host, other than the one of `host`."""
-    return _but(host, _by_content(results))
+Results = t.Mapping[str, t.Any]
 
 
-def elsewhere_of_all(results: t.Mapping[str, t.Any]) -> dict[str, dict[str, str]]:
+def elsewhere(results: Results, host: str, users: Results) -> dict[str, str]:
+    """A user of each content, from the results of `virt_image_info` by host, other than the one of `host`.
+
+    `users` has the results of `virt_volume_info`, by host, of hosts that were asked by the paths of the contents.
+    """
+    return _but(host, _by_content(results, users))
+
+
+def elsewhere_of_all(results: Results, users: Results) -> dict[str, dict[str, str]]:
     """The same of each host that has answered, by host."""
-    users = _by_content(results)
-    return {host: _but(host, users) for host in results}
+    found = _by_content(results, users)
+    return {host: _but(host, found) for host in results}
 
 
-def _by_content(results: t.Mapping[str, t.Any]) -> dict[str, dict[str, str]]:
+def _by_content(results: Results, users: Results) -> dict[str, dict[str, str]]:
     """A user on each of the first two hosts that use a content: of these, one is another host than any."""
     found: dict[str, dict[str, str]] = {}
     for host in sorted(results):
-        for image in results[host].get("images") or ():
-            for content, user in _users(image):
-                hosts = found.setdefault(content, {})
-                if host in hosts or len(hosts) < 2:
-                    hosts.setdefault(host, f"{user} on {host}")
+        its = [pair for image in results[host].get("images") or () for pair in _users(image)]
+        by_path = (users.get(host) or {}).get("users") or {}
+        its += [(os.path.basename(path), str(user)) for path, user in by_path.items() if user]
+        for content, user in its:
+            hosts = found.setdefault(content, {})
+            if host in hosts or len(hosts) < 2:
+                hosts.setdefault(host, f"{user} on {host}")
     return found
 
 

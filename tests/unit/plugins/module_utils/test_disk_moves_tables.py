@@ -16,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._migration.plan_disk_m
     is_own_volume,
     plan_move,
     plan_moves,
+    with_sources,
 )
 from ansible_collections.corral.virt.plugins.module_utils._migration.plan_migrating_disk import (
     ChainFile,
@@ -162,6 +163,14 @@ def test_only_a_volume_that_was_made_for_the_guest_is_removed() -> None:
     assert not is_own_volume(path, [entry], "guest", None, ("corral.guest.guest",))
     move = plan_move(disk(ALONE, path=path, device=True, pool=GROUP), active=True)
     assert deletable([move], fixed=(), owned=()) == [] and deletable([move], fixed=(), owned=[path]) == [path]
+
+
+def test_what_other_hosts_may_use_stays_on_the_source() -> None:
+    one, two = plan_move(disk(ON_NAMED), active=True), plan_move(disk(ON_NAMED, path="/srv/b.qcow2"), active=True)
+    moves = with_sources([one, two], {one.path, two.path}, {two.path: "nfs4"})
+    assert [(move.delete_source, move.stays_on) for move in moves] == [(True, ""), (False, "nfs4")]
+    used = with_sources([two], set(), {two.path: "nfs4"})
+    assert [(move.delete_source, move.stays_on) for move in used] == [(False, "")], "it is not ours to delete anyway"
 
 
 def test_what_is_made_on_the_destination() -> None:
