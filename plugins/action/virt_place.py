@@ -33,6 +33,7 @@ OPTIONS: dict[str, t.Any] = {
     "only": {"type": "list", "elements": "str"},
     "refused": {"type": "list", "elements": "dict", "default": []},
     "running_only": {"type": "bool", "default": False},
+    "stay": {"type": "list", "elements": "str", "default": []},
 }
 
 

@@ -70,7 +70,7 @@ RETURN = r"""
 _value:
   description: C(now), the guests to start, as M(corral.virt.virt_state) takes them; and C(off), those that stay off,
     each with its C(name), C(uuid), the reason C(why), and C(may_start), true if the only reason is that nothing is
-    known of a hypervisor.
+    known of a hypervisor, or that the guest is off on another one by now.
   type: dict
 """
 

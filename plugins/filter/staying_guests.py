@@ -41,6 +41,11 @@ options:
     description: Set for a hypervisor that is to be empty. Then only guests that O(seen) shows there are listed, also
       those that were started or migrated there meanwhile. With V(true), guests that are off may stay.
     type: bool
+  kept:
+    description: UUIDs of guests that may stay while they are off.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""

@@ -87,6 +87,11 @@ options:
       not listed.
     type: bool
     default: false
+  stay:
+    description: UUIDs of guests that, if they are off, stay on the hosts of O(leave), and are not listed.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""

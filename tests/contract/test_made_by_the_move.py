@@ -221,6 +221,17 @@ def test_check_mode_of_an_abort_tells_what_nobody_can_look_for() -> None:
         assert converge(source, dest, state="aborted") == told
 
 
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_an_abort_of_a_migration_to_another_host_is_refused(*, check_mode: bool) -> None:
+    """Its run may be at work."""
+    for source, dest in two_hosts():
+        source.add("web1", UUID, "shutdown")
+        run_reconcile.begin(source, dataclasses.replace(MOVE, guest="web1", dest="hyper3"))
+        told = converge(source, dest, check_mode=check_mode, state="aborted")
+        assert told.startswith("cannot abort the migration of web1 to hyper2: it is being migrated to hyper3, or was; ")
+        assert fields_record.read(source.connection.lookupByUUIDString(UUID).XMLDesc())["moving"] == "hyper3"
+
+
 def result_of_abort(both: Endpoints) -> dict[str, t.Any]:
     """What a run tells."""
     params = options(name="box1", state="aborted")

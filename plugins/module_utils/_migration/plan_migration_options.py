@@ -49,9 +49,9 @@ _FROM_ONE = (
 
 def _problems(params: MigrateParams) -> list[str]:
     problems: list[str] = []
-    for key in ("name", "dest"):
+    for key, check_named in (("name", units.check_existing_name), ("dest", units.check_name)):
         try:
-            units.check_name(params[key], what=key)
+            check_named(params[key], what=key)
         except BadInput as error:
             problems += error.problems
     try:

@@ -427,6 +427,15 @@ def check_settles(found: FoundGuest, *, runs: bool, ran: bool, reserved: bool) -
     )
 
 
+def check_abort_to(guest: str, dest: str, moving: str) -> None:
+    """Raise Refused if the guest's record tells of a migration to another host than the one that is to be aborted."""
+    if moving not in ("", dest):
+        raise Refused(
+            f"cannot abort the migration of {guest} to {dest}: it is being migrated to {moving}, or was; to abort "
+            f"that: dest: {moving} and state: aborted"
+        )
+
+
 def check_abort(guest: str, source: str) -> None:
     """Raise Refused if the guest's state on the source does not allow an abort."""
     if source == "postcopy":

@@ -103,6 +103,7 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
     if found is None:
         return _result(params, [])
     move = Move(found.name, found.uuid, params["dest"], dest_uri(params))
+    plan_outcome.check_abort_to(move.guest, move.dest, fields_record.of(found).get("moving") or "")
     if _is_arrival(endpoints, found, move.dest):
         with contextlib.ExitStack() as stack:
             gate.hold(stack, lambda: locks.locked(move.guest, plan_concurrent_changes.another_run(move.guest)))

@@ -256,4 +256,4 @@ def _in_two_places(
         f"it is {copies_text}, as during a migration; run again when it is on one host, or compare the copies if none "
         "is in progress"
     )
-    return Placement(name, None, why, deferred=True)
+    return Placement(name, None, why, deferred=True, unclear=True)

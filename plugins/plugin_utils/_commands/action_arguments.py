@@ -241,7 +241,7 @@ def _misfits(action: PlaybookAction, argument: Argument, value: t.Any) -> t.Iter
     if argument.options_of and isinstance(value, dict):
         options = actions.options(argument.options_of)
         for key in map(str, value):
-            if key in action.refused:
+            if key in (*action.refused, *argument.refused):
                 yield ArgumentProblem(argument.name, f"{action.name} does not take it", option=key)
             elif key not in options:
                 near = _near(key, list(options))

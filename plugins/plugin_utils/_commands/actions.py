@@ -57,6 +57,7 @@ class Argument:
     kind: str | None = None  # of what it names: guest, host, image, group, pool, volume, disk, snapshot
     existing: bool = False  # a guest that is there, whatever its name, or a host of the group
     options_of: str | None = None  # a module whose options this dictionary holds
+    refused: t.Sequence[str] = ()  # options of that module that it must not hold
     option: bool = False  # an option of that module, under its own name
 
     @property
@@ -228,7 +229,7 @@ def _argument(name: str, own: Spec) -> Argument:
     """
     common = {} if "type" in own else _catalogue()["arguments"].get(name, {})
     entry = {**common, **own}
-    keys = ("description", "required", "minimum", "kind", "existing", "options_of")
+    keys = ("description", "required", "minimum", "kind", "existing", "options_of", "refused")
     spec = {key: value for key, value in entry.items() if key not in keys}
     return Argument(name, spec, **{key: entry[key] for key in keys if key in entry})
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._core import units
@@ -125,17 +126,23 @@ def staying(
     moved: t.Any,
     emptied: str | None = None,
     running_only: bool | None = None,
+    kept: t.Collection[str] = (),
 ) -> list[str]:
     """A line for each such guest or migration, below a heading; empty if all is done.
 
     `seen` are the results of `virt_host_info`, by host. `stays` did not move, `moved` is the result of
     `virt_migrations`. `emptied` is the UUID of a host that is emptied: then migrations from there count on every host.
-    `running_only` is None unless a host is emptied of its running, or all, guests: then the guests still there count.
+    `running_only` is None unless a host is emptied of its running, or all, guests: then the guests still there count,
+    but for those `kept` (UUIDs) that are off.
     """
     reasons = {guest["name"]: guest["why"] for guest in stays}
     reasons.update({result["name"]: result["msg"] for result in _of(moved, "results") if "failed" in result})
     if running_only is not None and host in seen:
-        there = [guest for guest in _guests(seen[host]) if not running_only or guest["state"] in ACTIVE]
+        there = [
+            guest
+            for guest in _guests(seen[host])
+            if guest["state"] in ACTIVE or not (running_only or guest["uuid"] in kept)
+        ]
         reasons = {guest["name"]: reasons.get(guest["name"]) or _unexpected(guest) for guest in there}
     unfinished = [
         _unfinished(guest, where)
@@ -180,7 +187,8 @@ def starting(
     `seen` are the results of `virt_host_info` of this host, and of `virt_state_info` or `virt_host_info` of the others
     of a `group` of hypervisors. `noted` are UUIDs of guests that are to start; those that start with their host are,
     too, if it has `booted`. `stopped` are names of guests that this run has stopped, which therefore run nowhere else.
-    `hidden` are hosts that `--limit` excludes, `gone` those that were declared dead.
+    `hidden` are hosts that `--limit` excludes, `gone` those that were declared dead. Guests that are off on another
+    host by now stay off, and may start there.
     """
     found: dict[str, list[dict[str, t.Any]]] = {"now": [], "off": []}
     answered = answers({other: result for other, result in seen.items() if other != host})
@@ -201,7 +209,27 @@ def starting(
                 found["off"].append({"name": name, "uuid": uuid, "why": why, "may_start": True})
             else:
                 found["now"].append({"name": name, "uuid": uuid, "state": "running"})
+    found["off"] += _off_elsewhere(set(noted) - {guest["uuid"] for guest in _guests(seen.get(host))}, answered)
     return found
+
+
+def _off_elsewhere(uuids: t.Collection[str], answered: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """Of these guests, those that are off on all hosts that answered and have them."""
+    known = [
+        (other, guest) for other, result in answered.items() for guest in result["domains"] if guest["uuid"] in uuids
+    ]
+    active = {guest["uuid"] for _other, guest in known if guest["state"] != "shutdown"}
+    remedy = "to start it there: ansible-playbook corral.virt.start -e guest="
+    return [
+        {
+            "name": guest["name"],
+            "uuid": guest["uuid"],
+            "may_start": True,
+            "why": f"it is on {other} by now; {remedy}{shlex.quote(guest['name'])}",
+        }
+        for other, guest in known
+        if guest["uuid"] not in active
+    ]
 
 
 def _why_off(host: str, guest: Guest, active: t.Sequence[tuple[str, Guest]]) -> str:

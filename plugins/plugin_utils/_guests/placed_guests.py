@@ -190,7 +190,8 @@ def incomplete(item: model_placement.Placement, lacking: str) -> model_placement
 def _is_meant(guest: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any]) -> bool:
     """True if the guest is to leave, by its name and its state."""
     named = options["only"] is None or guest["name"] in options["only"]
-    return named and (not options["running_only"] or guest["state"] in model_placement.ACTIVE)
+    may_stay = options["running_only"] or guest.get("uuid") in options["stay"]
+    return named and (not may_stay or guest["state"] in model_placement.ACTIVE)
 
 
 def leaving(info: reported_hosts.Info, options: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:

@@ -111,3 +111,22 @@ def test_check_mode_predicts_no_guest_on_what_is_not_there_yet(
     expression = f"[({creates}), ({shown}), ({imports[0]}), ({imports[1]})]"
     arguments = ["--check"] if check else []
     assert value(tmp_path, expression, [], known, arguments=arguments) == [made, not made, not promised, not promised]
+
+
+def test_the_first_hypervisor_tells_of_unclear_guests(tmp_path: Path) -> None:
+    """In check mode, the first host of the play may be none yet: a task on it alone would be skipped."""
+    hosts = {
+        "h1": {"virt_host": {"failed": True}},
+        "h2": {"virt_host": {"host": {}}},
+        "h3": {"virt_host": {"host": {}}},
+        "h0": {},
+    }
+    inventory = json.dumps({"hyper": {"hosts": hosts}})
+    files = [ROLES / "guests/vars/main.yml"]
+    assert value(tmp_path, "__guests_first", files, {}, host="h3", inventory=inventory) == "h2"
+    [tells] = [
+        task
+        for task in yaml.safe_load((ROLES / "guests/tasks/converge.yml").read_text())
+        if "known of each" in task["name"]
+    ]
+    assert tells["when"] == "inventory_hostname == __guests_first"

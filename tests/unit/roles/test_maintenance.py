@@ -200,6 +200,31 @@ def test_a_guest_that_cannot_start_when_a_maintenance_ends_is_not_forgotten(tmp_
     assert "__maintenance_left_off | length == 0" in task("undrain", "Forget them")["when"]
 
 
+@pytest.mark.parametrize(("by", "kept"), [("upgrade", ["stopped-uuid", "manual-uuid"]), ("drain", [])])
+def test_an_upgrade_that_runs_again_leaves_those_where_they_are_that_it_has_stopped(
+    tmp_path: Path, by: str, kept: list[str]
+) -> None:
+    """Moved while they are off, they would stay off, and nobody would start them."""
+    seen = {"host": {"boot_id": "b1", "uuid": "1", "guests": GUESTS, "maintenance": MARK}}
+    left = notes_of(["manual-uuid"])
+    inventory = json.dumps({"hyper": {"hosts": {"h1": {"virt_host": seen, "__maintenance_left": left}, "h2": {}}}})
+    known = {"maintenance_host": "h1", "maintenance_group": "hyper"}
+    arguments = ("-e", f"__maintenance_by={by}")
+    assert (
+        value(tmp_path, "__maintenance_kept", FILES, known, host="h2", inventory=inventory, arguments=arguments) == kept
+    )
+    place = task("place", "Choose where its guests go")
+    assert place["corral.virt.virt_place"]["stay"] == "{{ __maintenance_kept }}"
+
+
+def test_an_upgrade_starts_none_that_stayed_off_and_a_check_promises_none(tmp_path: Path) -> None:
+    """In check mode there is no mark that would tell that a maintenance has begun since."""
+    undrained = {"host": {"boot_id": "b1", "guests": GUESTS, "maintenance": None}}
+    case = {**ALONE, "__maintenance_undrained": undrained, "__maintenance_left": notes_of({"off": ["manual-uuid"]})}
+    for by, wanted in (("upgrade", []), ("drain", ["manual-uuid"])):
+        assert each(tmp_path, "__maintenance_wanted", FILES, [case], ("-e", f"__maintenance_by={by}")) == [wanted]
+
+
 def test_a_guest_that_runs_elsewhere_does_not_start_when_a_maintenance_ends(tmp_path: Path) -> None:
     """Somebody has restored it there while its host was dead. Nobody knows that of a host which does not answer."""
     undrained = {"host": {"boot_id": "b1", "guests": GUESTS[:1], "maintenance": BEFORE}}
@@ -260,12 +285,13 @@ def test_what_other_runs_change_is_planned_for_again(
 @pytest.mark.parametrize(
     ("mark", "guests", "left", "is_asked"),
     [
-        (BEFORE, ["auto"], None, True),
-        (BEFORE, ["runs", "manual", "moving", "half"], None, False),
-        (MARK, ["auto"], None, False),
+        ({**BEFORE, "stopped": []}, ["auto"], None, True),
+        ({**BEFORE, "stopped": []}, ["runs", "manual", "moving", "half"], None, False),
+        ({**MARK, "stopped": []}, ["auto"], None, False),
         (MARK, ["stopped"], None, True),
-        (MARK, ["manual"], ["manual-uuid"], True),
-        (MARK, ["manual"], {"off": ["manual-uuid"]}, False),
+        (MARK, ["auto"], None, True),  # one that was stopped is on another host by now
+        ({**MARK, "stopped": []}, ["manual"], ["manual-uuid"], True),
+        ({**MARK, "stopped": []}, ["manual"], {"off": ["manual-uuid"]}, False),
         (None, ["manual"], {"off": ["manual-uuid"]}, True),
         (None, ["auto", "manual"], None, False),
     ],

@@ -37,6 +37,8 @@ POSTCOPY_AFTER = ("postcopy_after", "postcopy_after_passes")
 ANY_TEXT = {"dest_uri", "dest_maintenance"}  # what is no URI, or nobody's, libvirt says
 NAME = "is not a valid name; use letters, digits, '.', '_' and '-', start with a letter or digit, at most 63 characters"
 
+NO_NAME = "is not a valid name; no guest has '/' or control characters in its name"
+
 # Values that Ansible refuses by their type.
 TYPES: dict[str, tuple[object, str]] = {
     **dict.fromkeys((*NUMBERS, *POSTCOPY_AFTER), ("some", "cannot be converted to an int")),
@@ -53,7 +55,8 @@ TYPES: dict[str, tuple[object, str]] = {
 
 # Everything else that is refused, with the whole of what is said.
 REFUSED: list[tuple[Said, str]] = [
-    *[({option: value}, f"{option}: {value!r} {NAME}") for option in ("name", "dest") for value in ("a/b", "", "..", "-x", "x" * 64)],
+    *[({"dest": value}, f"dest: {value!r} {NAME}") for value in ("a/b", "", "..", "-x", "x" * 64)],
+    *[({"name": value}, f"name: {value!r} {NO_NAME}") for value in ("a/b", "", "..", "a\n")],
     *[({option: value}, f"{option}: must be at least 1, not {value}") for option in NUMBERS for value in (0, -1)],
     ({"reserve": "much"}, "reserve: cannot read 'much' as a size; write 512MiB, 8GiB or a number of GiB; 0 reserves nothing"),
     *[({"postcopy": True, option: 0}, f"{option}: must be at least 1, not 0") for option in POSTCOPY_AFTER],

@@ -412,6 +412,7 @@ COPIES = Placement(
     "it is running on h1 and paused on h2, as during a migration; run again when it is on one host, or compare the copies "
     "if none is in progress",
     deferred=True,
+    unclear=True,
 )
 # The guest as each host has it; more; what is decided.
 SETTLED: list[tuple[dict[str, GuestCopy], dict[str, t.Any], Placement]] = [

@@ -121,6 +121,9 @@ CONVERTED: list[tuple[str, Given, Given]] = [
     ("start", {"guest": "- web1\n- db1"}, {"guest": ["web1", "db1"]}),
     ("start", {"guest": "[ab]*"}, {"guest": ["[ab]*"]}),
     ("start", {"guest": "", "tag": "front"}, {"tag": "front"}),
+    ("migrate", {"guest": "Windows 10", "to": "h1"}, {"guest": "Windows 10"}),
+    ("rebalance", {"stay": ["Windows 10"]}, {"stay": ["Windows 10"]}),
+    ("snapshots", {"guest": "Windows 10"}, {"guest": "Windows 10"}),
     ("migrate", {"guest": "web1", "bandwidth": "50", "postcopy": "false"}, {"bandwidth": 50, "postcopy": False}),
     ("migrate", {"guest": "web1", "compression": "zlib,zstd"}, {"compression": ["zlib", "zstd"]}),
     ("drain", {"host": "h1", "running_only": "false"}, {"running_only": False, "at_once": 2, "reason": "drained"}),
@@ -236,6 +239,13 @@ REFUSED: list[tuple[str, Given, str]] = [
         {"guest": "a", "options": {"bandwith": 1}},
         "options.bandwith: virt_migrate has no such option; did you mean bandwidth?",
     ),
+    (
+        "drain",
+        {"host": "h1", "options": {"dest_uri": "qemu+ssh://h9/system"}},
+        "options.dest_uri: drain does not take it",
+    ),
+    ("rebalance", {"options": {"state": "aborted"}}, "options.state: rebalance does not take it"),
+    ("migrate", {"guest": "a", "options": {"dest": "h9"}}, "options.dest: migrate does not take it"),
     ("shutdown", {"tag": "a", "wait_timeout": 0}, "wait_timeout: must be at least 1, not 0"),
     (
         "purge",

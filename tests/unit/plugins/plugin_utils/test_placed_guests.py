@@ -144,8 +144,11 @@ def test_running_guests_leave_first_and_the_biggest_first() -> None:
 def test_which_guests_leave(only: list[str] | None, running_only: bool, leaving: list[str]) -> None:
     """Those that are named, and those that hold memory: a paused guest runs, too."""
     info = {"guests": [found("web1", "running", 64), found("db1", "paused", 64), found("off", "shutdown", 64)]}
-    options = {"only": only, "running_only": running_only}
+    options = {"only": only, "running_only": running_only, "stay": []}
     assert [guest["name"] for guest in placed_guests.leaving(info, options)] == leaving
+    stay = [f"{name}-uuid" for name in ("off", "db1")]
+    left = [guest["name"] for guest in placed_guests.leaving(info, {**options, "stay": stay})]
+    assert left == [name for name in leaving if name != "off"], "one that runs does not stay"
 
 
 HOST: dict[str, t.Any] = {
@@ -165,6 +168,7 @@ OPTIONS: dict[str, t.Any] = {
     "leave": [],
     "only": None,
     "running_only": False,
+    "stay": [],
     "cpu_overcommit": 4.0,
     "memory_overcommit": 1.0,
     "all_defined": False,

@@ -72,6 +72,8 @@ def test_a_drain_tells_who_is_there_at_its_end_whatever_it_planned() -> None:
     assert there == ["These guests stay on hyper1", "web2: it is busy", f"web9: it is running, {came}"]
     every = staying("hyper1", seen, [], {"results": failed}, emptied="1111", running_only=False)
     assert every == [*there, f"off: it is shutdown, {came}"]
+    failing, kept = {"results": failed}, [str(off["uuid"]), str(STAYING["uuid"])]
+    assert staying("hyper1", seen, [], failing, "1111", running_only=False, kept=kept) == there, "only while it is off"
     assert staying("hyper1", {}, [], {"results": failed}, running_only=False)[1:] == [
         "web2: it is busy",
         "web3: refused",
@@ -131,6 +133,24 @@ def test_guests_that_start_when_a_maintenance_ends(
     assert starting("hyper1", whole, ["hyper1", "hyper2"], ["aaaa"]) == found, "the answer of virt_host_info"
     assert starting("hyper1", seen, ["hyper1", "hyper2"], []) == {"now": [], "off": []}, "nobody wants it to start"
     assert starting_guests.FilterModule().filters()["starting_guests"]("hyper1", {}, [], []) == {"now": [], "off": []}
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ([{**OFF, "name": "Windows 10"}], ["it is on hyper2 by now; to start it there: ansible-playbook "]),
+        ([{**OFF, "state": "running"}], []),
+        ([], []),  # it was removed
+    ],
+)
+def test_a_guest_that_was_stopped_and_is_elsewhere_by_now_is_told(
+    there: list[dict[str, t.Any]], told: list[str]
+) -> None:
+    seen = {"hyper1": {"host": {"guests": []}}, "hyper2": {"domains": there}}
+    found = starting("hyper1", seen, ["hyper1", "hyper2"], ["aaaa"])
+    assert found["now"] == [] and [one["may_start"] for one in found["off"]] == [True] * len(told)
+    assert all(one["why"].startswith(text) for one, text in zip(found["off"], told, strict=True))
+    assert all(one["why"].endswith("corral.virt.start -e guest='Windows 10'") for one in found["off"])
 
 
 def test_no_guest_starts_that_may_run_on_a_host_that_nobody_has_asked() -> None:
