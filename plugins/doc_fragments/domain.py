@@ -604,8 +604,8 @@ keep_shared:
   - The playbook C(corral.virt.purge) sets this where not all hypervisors have answered.
 keep_removed_h:
   - With O(remove_storage=true), hours (V(0) to V(8760)) for which deleted disks are kept in C(.corral/.removed) of
-    their directory, together with a note. V(0) deletes them at once. The next removal of a guest with its disks on the
-    host deletes those whose time is over, unless they are in use again.
+    their directory, together with a note. V(0) deletes them at once. The next removal of a guest with its disks,
+    restore in place or revert on the host deletes those whose time is over, unless they are in use again.
   - The time is over when it is by the host's clock, and the host has also been up for as long since then. Time before a
     reboot is not counted, and so a clock that jumps ahead deletes nothing.
   - To bring a disk back, move it to its old name (C(mv -n /PATH/.corral/.removed/NAME.disk /PATH/NAME)), run C(virsh

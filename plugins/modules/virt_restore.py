@@ -151,6 +151,16 @@ kept:
   type: list
   elements: str
   returned: success
+needs:
+  description: What the new disks need, by directory.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    directory: {description: Where they are., type: str, returned: always}
+    filesystem: {description: 'Its filesystem, the same for all directories on that.', type: int, returned: always}
+    bytes: {description: Bytes that they take., type: int, returned: always}
+    room_bytes: {description: Bytes that may be taken there., type: int, returned: always}
 seconds: {description: How long it took., type: float, returned: not in check mode}
 running_after_s:
   description: After how many seconds the guest ran.

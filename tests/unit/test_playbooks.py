@@ -260,6 +260,24 @@ def test_all_hypervisors_are_asked_by_the_files_of_images_that_they_may_share(
     assert files == asked and kept == (["a.qcow2"] if asked else [])
 
 
+def test_the_room_for_all_restored_guests_together_is_checked_before_the_first(tmp_path: Path) -> None:
+    [play] = yaml.safe_load((ROOT / "playbooks/restore_group.yml").read_text())
+    [check] = [task for task in play["tasks"] if task["name"] == "Check that all of them can be restored"]
+
+    def need(directory: str, filesystem: int, size: int) -> dict[str, t.Any]:
+        return {"needs": [{"directory": directory, "filesystem": filesystem, "bytes": size, "room_bytes": 5 * 2**30}]}
+
+    gib = 2**30
+    fits, alone = [need("/a", 1, 3 * gib), need("/b", 2, 3 * gib)], [need("/a", 1, 9 * gib)]
+    full = [need("/a", 1, 3 * gib), need("/b", 1, 3 * gib), {"msg": "no such point"}]
+    found: dict[str, t.Any] = {"h1": {"virt_changed": {"results": fits}}, "h2": {"virt_changed": {"results": full}}}
+    found |= {"h3": {"virt_changed": {"results": alone}}, "h4": {"virt_changed": {"results": []}}}
+    known = {**check["vars"], "__virt_lost": []}
+    inventory = json.dumps({"hyper": {"hosts": found}})
+    told = values(tmp_path, "__virt_obstacles", [], known, inventory, [])["h1"]
+    assert sorted(told) == ["h2 has room for 5.00 GB in /a, and the guests need 6.00 GB; make room", "no such point"]
+
+
 @pytest.mark.parametrize(
     ("shared", "gone", "hosts", "asked", "elsewhere", "kept"),
     [

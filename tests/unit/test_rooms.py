@@ -1065,12 +1065,12 @@ BUDGETS_KIB |= {
     "virt_nwfilter_info": 65,
     "virt_disk_move": 239,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 245,
-    "virt_backup": 142,
+    "virt_backup": 143,
     "virt_backup_files": 59,
-    "virt_backup_info": 58,
+    "virt_backup_info": 59,
     "virt_snapshot": 280,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 353,  # with backups, copies of definitions, and all that is looked at before a disk goes
-    "virt_prove": 367,  # with all of a restore
+    "virt_restore": 355,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_prove": 368,  # with all of a restore
     "virt_snapshot_info": 62,
     "virt_secret": 73,
     "virt_secret_info": 70,

@@ -107,6 +107,11 @@ class Pin:
     host: str  # the UUID of its host
     since_s: int
 
+    @property
+    def file(self) -> str:
+        """The name of its file in the folder of the point."""
+        return f"{PIN}{self.uuid}.json"
+
 
 class BrokenPoint(t.NamedTuple):
     """A folder of a point that cannot be used."""

@@ -222,6 +222,13 @@ def _left(spec: BackupSpec, host: BackupHost, facts: RepositoryFacts) -> str:
     if uuid is None:
         return ""
     place = os.path.join(spec.repository, uuid)
+    held = plan_instant_restore.pinned(repository, host=host.host_uuid(), stands_on=host.stands_on, now_s=host.now_s())
+    users = sorted({user for ident, user in held.items() if ident in {one.id for one in points if one.uuid == uuid}})
+    if users:
+        return (
+            f"; its UUID is {uuid}, and {', '.join(users)} runs on its backups in {place} until all is copied; wait "
+            "for the end of that restore"
+        )
     return (
         f"; its UUID is {uuid}: a guest that has been renamed has that, too (`virsh domname {uuid}` on each host); if "
         f"no host has such a guest, delete all its backups, which are in {place} ({shlex.join(['rm', '-r', place])})"
@@ -283,18 +290,29 @@ def plan(scene: BackupScene) -> BackupPlan:
     refuse_all([*_of_the_repository(scene), *_of_the_guest(scene, disks), *_of_the_disks(scene, disks)])
     first = [CreateRepository(*scene.whose, scene.spec.repository)] if scene.is_new else []
     made = _live(scene, disks) if scene.found.active else _off(scene, disks)
-    made = dataclasses.replace(made, notes=(*made.notes, *_of_the_clock(scene)))
+    made = dataclasses.replace(made, notes=(*made.notes, *_of_the_points(scene)))
     if made.point is None:
         return dataclasses.replace(made, steps=(*made.steps, *_pruning(scene, None)))
-    free = scene.host.free_in(scene.spec.repository)
-    if free < made.bytes_expected + _SPARE_BYTES:
-        raise Refused(
-            f"{_cannot(scene)}: {scene.spec.repository} has {bytes_text(free)} free, and it needs about "
-            f"{bytes_text(made.bytes_expected + _SPARE_BYTES)}; make room, or keep less (keep)"
-        )
+    before = _making_room(scene, made.bytes_expected + _SPARE_BYTES)
+    after = [step for step in _pruning(scene, made.point) if step not in before]
     notes = (*_notes(scene, made.point, disks), *made.notes)
-    steps = (*first, *made.steps, *_pruning(scene, made.point))
-    return dataclasses.replace(made, steps=steps, notes=notes, newest=made.point.id)
+    return dataclasses.replace(made, steps=(*first, *before, *made.steps, *after), notes=notes, newest=made.point.id)
+
+
+def _making_room(scene: BackupScene, needed_bytes: int) -> list[DeletePoint]:
+    """The points that are deleted before a new one is made, as it has no room beside them; raises Refused if it has
+    none without them either.
+    """
+    free = scene.host.free_in(scene.spec.repository)
+    pruned = _pruning(scene, None) if free < needed_bytes else []
+    free += sum(step.point.stored_bytes for step in pruned if isinstance(step.point, BackupPoint))
+    if free < needed_bytes:
+        without = f" without the {len(pruned)} that are not kept" if pruned else ""
+        raise Refused(
+            f"{_cannot(scene)}: {scene.spec.repository} has {bytes_text(free)} free{without}, and it needs about "
+            f"{bytes_text(needed_bytes)}; make room, or keep less (keep)"
+        )
+    return pruned
 
 
 def point_id(now_s: int, token: str) -> str:
@@ -430,21 +448,44 @@ def _ahead(scene: BackupScene) -> BackupPoint | None:
     return next((point for point in scene.points if point.created_s > limit_s), None)
 
 
-def _of_the_clock(scene: BackupScene) -> t.Iterator[str]:
-    """A note if points are not pruned."""
+def _of_the_points(scene: BackupScene) -> t.Iterator[str]:
+    """Notes on points that are not pruned or do not count, and on those that are elsewhere."""
     if scene.spec.keep and (point := _ahead(scene)):
         yield (
             f"backup {point.id} is dated in the future; set the clock, or delete it and the later ones "
             "(state: absent); nothing is pruned"
         )
+    whole = _whole(scene.points)
+    if scene.spec.keep and (dead := [point.id for point in scene.points if point not in whole]):
+        yield (
+            f"{', '.join(dead)} cannot be restored, as a backup below is missing or damaged, and does not count for "
+            "keep; to delete it: state: absent"
+        )
+    noted = xml_backup_record.within(parse(scene.found.xml))
+    if scene.is_new and noted.repository == scene.spec.repository and noted.host != scene.host.host_uuid():
+        yield (
+            f"{scene.spec.repository} is empty here, and held backup {noted.point} of it on another host; if it is to "
+            "be the same, mount it here"
+        )
 
 
-def _pruning(scene: BackupScene, new: BackupPoint | None) -> list[GuestStep]:
-    """The steps that delete the points whose time is over and that none stands on that is kept, newest first."""
+def _whole(points: t.Sequence[BackupPoint]) -> list[BackupPoint]:
+    """Those of which all disks can be restored."""
+    depths = chains(points)
+    return [point for point in points if all(depths[point.id, disk.target] >= 0 for disk in point.disks)]
+
+
+def _pruning(scene: BackupScene, new: BackupPoint | None) -> list[DeletePoint]:
+    """The steps that delete the points whose time is over and that none stands on that is kept, newest first.
+
+    What cannot be restored takes no period from a point that can, and goes when both have left it none.
+    """
     if not scene.spec.keep or _ahead(scene):
         return []
     points = [*scene.points, *([new] if new else [])]
-    gone = set(expired(points, scene.spec.keep))
+    whole = _whole(points)
+    dead = {point.id for point in points if point not in whole}
+    gone = {*expired(whole, scene.spec.keep), *dead.intersection(expired(points, scene.spec.keep))}
     kept = {point.id for point in points if point.id not in gone}
     base = new if new and new.checkpoint else scene.base
     below = [parent for one in scene.damaged for parent in one.parents]  # a disk of a damaged point may be whole
@@ -466,9 +507,13 @@ def _deletion(scene: BackupScene, ident: str) -> BackupPlan:
             "since; delete that first, or let keep delete both when their time is over"
         )
     if ident in scene.pinned:
+        others = [pin for pin in scene.repository.pins.get(ident, ()) if pin.host != scene.host.host_uuid()]
+        place = os.path.join(scene.spec.repository, point.uuid, ident)
+        files = [os.path.join(place, pin.file) for pin in others]
+        lost = f"; if that host is gone for good: {shlex.join(['rm', *files])}"
         raise Refused(
             f"cannot delete backup {ident} of {scene.found.name}: {scene.pinned[ident]} runs on it until all of it is "
-            "copied; wait for the end of its restore"
+            f"copied; wait for the end of its restore{lost if files else ''}"
         )
     return BackupPlan((DeletePoint(*scene.whose, point),))
 

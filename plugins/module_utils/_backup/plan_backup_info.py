@@ -23,6 +23,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.problems import 
 from ansible_collections.corral.virt.plugins.module_utils._core.units import age_text
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backup_record import BackupNote, due, seconds
 
+_PINNED_S = 86400  # an instant restore that takes longer is told
 _STANDS = "it stands on"  # how the problem of a point begins that is another point's
 
 
@@ -224,6 +225,14 @@ def problems(
         yield f"backup {one.id} of the guest with UUID {one.uuid} cannot be restored: {one.why}"
     for point in repository.unfinished:
         yield f"backup {point.id} of {point.guest} was interrupted, or is being made; the next run sees to it"
+    for point in repository.points:
+        for pin in repository.pins.get(point.id, ()):
+            if now_s - pin.since_s > _PINNED_S:
+                yield (
+                    f"{pin.guest} on the host with UUID {pin.host} runs on backup {point.id} since "
+                    f"{_time(pin.since_s)} (an instant restore), and so it is kept; if that host is gone for good, "
+                    f"remove {point.uuid}/{point.id}/{pin.file} of the repository"
+                )
     for guest in guests:
         yield from _damaged(guest)
         tried = [(one["id"], one["proof"]) for one in guest["points"] if one["proof"]]

@@ -56,7 +56,8 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot i
 from ansible_collections.corral.virt.plugins.module_utils._guest.plan_guest_steps import Define
 from ansible_collections.corral.virt.plugins.module_utils._power.plan_power_steps import GuestStep
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import GuestFilesHost
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import PARTS
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume, steps_and_notes
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory, directory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
@@ -103,6 +104,9 @@ class RestoreHost(PointHost, GuestFilesHost, t.Protocol):
     def checkpoints(self, uuid: str) -> list[Checkpoint]:
         """The checkpoints that libvirt knows."""
 
+    def file_facts(self, path: str) -> tuple[int, int, int]:
+        """Inode, time of the last write (ns) and device number of a file or directory."""
+
     def is_unfinished(self, path: str) -> bool:
         """True if an interrupted restore has left this file or directory."""
 
@@ -122,6 +126,15 @@ class RestoreHost(PointHost, GuestFilesHost, t.Protocol):
         """The UUID for a new guest; the same during a plan."""
 
 
+class RoomNeed(t.NamedTuple):
+    """What the new disks in one directory need."""
+
+    directory: str
+    filesystem: int  # its device number on the host
+    bytes: int
+    room_bytes: int  # that may be taken there
+
+
 @dataclasses.dataclass(frozen=True)
 class RestorePlan(Plan[GuestStep]):
     """How a guest is restored."""
@@ -130,6 +143,7 @@ class RestorePlan(Plan[GuestStep]):
     uuid: str = ""
     point: str = ""
     kept: tuple[str, ...] = ()  # paths of the replaced disks
+    needs: tuple[RoomNeed, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +307,7 @@ def _anew(scene: RestoreScene) -> RestorePlan:
     steps.append(DefineRestored(*scene.whose, xml, tuple(own), tuple(new), stops))
     missing = [path for path in read_only_files(then) if not host.exists(path)]
     notes = [f"{path}, which {scene.name} reads, is in no backup and not on this host" for path in missing]
-    return RestorePlan(tuple(steps), notes=tuple(notes))
+    return RestorePlan(tuple(steps), notes=tuple(notes), needs=_needs(scene, scene.disks, places))
 
 
 def _of_a_new_guest(scene: RestoreScene) -> t.Iterator[VirtError]:
@@ -394,17 +408,27 @@ def taken(scene: RestoreScene, paths: t.Iterable[str]) -> t.Iterator[Refused]:
 
 def _room(scene: RestoreScene, disks: t.Iterable[BackupDisk], places: t.Mapping[str, str]) -> t.Iterator[Refused]:
     """A refusal for each directory in which the new files of these disks find no room."""
-    needs = dict[str, int]()
+    for one in _needs(scene, disks, places):
+        removed = os.path.join(one.directory, *PARTS)
+        if one.room_bytes < one.bytes:
+            kept = f" (removed disks are kept in {removed})" if scene.host.exists(removed) else ""
+            yield Refused(
+                f"{scene.cannot}: {one.directory} has {bytes_text(one.room_bytes + SPARE_BYTES)} free, and it needs "
+                f"about {bytes_text(one.bytes + SPARE_BYTES)}; make room{kept}"
+                f"{'' if scene.found else ', or choose another pool'}"
+            )
+
+
+def _needs(scene: RestoreScene, disks: t.Iterable[BackupDisk], places: t.Mapping[str, str]) -> tuple[RoomNeed, ...]:
+    """What the new files of these disks take, by directory."""
+    needs, host = dict[str, int](), scene.host
     for disk in disks:
         folder = os.path.dirname(places[disk.target])
         needs[folder] = needs.get(folder, 0) + flat_size_bytes(scene, disk)
-    for folder, need in needs.items():
-        free = scene.host.free_in(folder)
-        if free < need + SPARE_BYTES:
-            yield Refused(
-                f"{scene.cannot}: {folder} has {bytes_text(free)} free, and it needs about "
-                f"{bytes_text(need + SPARE_BYTES)}; make room{'' if scene.found else ', or choose another pool'}"
-            )
+    return tuple(
+        RoomNeed(folder, host.file_facts(folder)[2], need, host.free_in(folder) - SPARE_BYTES)
+        for folder, need in needs.items()
+    )
 
 
 def _in_place(scene: RestoreScene) -> RestorePlan:
@@ -428,7 +452,9 @@ def _in_place(scene: RestoreScene) -> RestorePlan:
     swapped = tuple(SwappedDisk(path + RESTORED, path, path + ASIDE, present.get(path)) for path in paths.values())
     own = tuple(one.name for one in _checkpoints(scene))
     keep_h = scene.spec.keep_h
-    steps: list[GuestStep] = [KeepPoint(*scene.whose, scene.point)] if scene.spec.instant else []
+    finishing, told = steps_and_notes(found.name, host.unfinished_removals())
+    steps: list[GuestStep] = [*finishing]
+    steps += [KeepPoint(*scene.whose, scene.point)] if scene.spec.instant else []
     steps += [_restore(scene, disk, places[disk.target], now[disk.target].format) for disk in disks]
     steps += [DeleteVolume(found.name, name, known, keep_h=keep_h) for name, known in leftovers.items()]
     steps += [ForgetCheckpoints(*scene.whose, own, scene.repository.id)] if own else []
@@ -443,7 +469,7 @@ def _in_place(scene: RestoreScene) -> RestorePlan:
         steps.append(ReleasePoint(*scene.whose, former.stands_on, former.stops))
     steps += [DeleteVolume(found.name, aside[path], known, keep_h=keep_h) for path, known in present.items()]
     kept = tuple(present) if keep_h else ()
-    return RestorePlan(tuple(steps), notes=tuple(_notes(scene, now)), kept=kept)
+    return RestorePlan(tuple(steps), notes=(*_notes(scene, now), *told), kept=kept, needs=_needs(scene, disks, places))
 
 
 def _is_left(scene: RestoreScene, path: str, name: str) -> bool:

@@ -76,6 +76,7 @@ def converge(connection: t.Any, params: t.Mapping[str, t.Any], gate: Gate) -> di
     took: dict[str, t.Any] = gate.perform(lambda: {"seconds": round(time.monotonic() - since, 1)}, otherwise=dict)
     runs = {} if work.running_at is None else {"running_after_s": round(work.running_at - since, 1)}
     more = {"uuid": made.uuid, "point": made.point, "kept": list(made.kept), **runs}
+    more["needs"] = [one._asdict() for one in made.needs]
     return {**run_guests.result(made.name, made, told), **more, **took}
 
 
@@ -140,7 +141,7 @@ class RestoreWork:
             return run_definition.do(
                 run_definition.Definition(self.connection, step.uuid, found.xml if found else None), step
             )
-        if isinstance(step, plan_guest_steps.DeleteVolume):
+        if isinstance(step, (plan_guest_steps.DeleteVolume, plan_guest_steps.FinishRemoval)):
             return run_guest_steps.do(self.connection, self._uuid, step)
         return _DOERS[type(step)](self, step)
 

@@ -48,7 +48,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     StayOff,
 )
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_take import check_whole, file_name
-from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
+from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume, steps_and_notes
 
 _REVERTS = 9_009_000  # the libvirt that reverts to external snapshots
 
@@ -74,12 +74,13 @@ def plan(scene: Scene) -> SnapshotPlan:
         ]
     )
     steps, notes = _own(scene, snapshot, present) if own else _by_libvirt(scene, snapshot, present)
+    finishing, told = steps_and_notes(found.name, scene.host.unfinished_removals())
     state = Change("state of then", None, snapshot.name)
     kept = tuple(present) if spec.keep_reverted_h and snapshot.kind == "external" else ()
     return SnapshotPlan(
-        (*leftovers(scene), *steps),
+        (*finishing, *leftovers(scene), *steps),
         (state,),
-        notes=tuple(notes),
+        notes=(*notes, *told),
         name=snapshot.name,
         thrown_away=tuple(present.items()),
         kept=kept,

@@ -30,6 +30,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     ForgetSnapshot,
     GiveBack,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_disposal import DeleteVolume
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
@@ -92,6 +93,9 @@ class GuestFilesHost(t.Protocol):
 
     def free_in(self, directory: str) -> int:
         """Bytes that are free there."""
+
+    def unfinished_removals(self) -> t.Sequence[DiskAside]:
+        """Disks that were moved aside, and whose removal this host finishes now."""
 
 
 class SnapshotHost(GuestFilesHost, t.Protocol):

@@ -55,10 +55,12 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_header,
     files_qemu_img,
     plan_clone_spec,
+    run_disposal,
     run_file_users,
     run_removed_disks,
     run_snapshots,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import holder
 from ansible_collections.corral.virt.plugins.module_utils._system import free_space, identity, locks, timer
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
@@ -174,6 +176,10 @@ class GuestSnapshotHost(run_disk_move.DiskMoveHost):
     def free_in(self, directory: str) -> int:
         return free_space.measure(directory, None).free_bytes
 
+    @asked
+    def unfinished_removals(self) -> tuple[DiskAside, ...]:
+        return tuple(run_disposal.unfinished(self._connection))
+
     def memory_bytes(self, xml: str) -> int:
         return int(parse(xml).findtext("memory") or 0) * 1024
 
@@ -272,7 +278,7 @@ class _Work:
         """Do one step."""
         if isinstance(step, plan_guest_steps.Define):
             return self.define(step)
-        if isinstance(step, plan_guest_steps.DeleteVolume):
+        if isinstance(step, (plan_guest_steps.DeleteVolume, plan_guest_steps.FinishRemoval)):
             return run_guest_steps.do(self.connection, t.cast(FoundGuest, self._found).uuid, step)
         return _DOERS[type(step)](self, step)
 

@@ -10,10 +10,13 @@ import json
 import os
 
 from ansible_collections.corral.virt.plugins.module_utils._core.errors import VirtError
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import (
+    PARTS,
+    DiskAside,
+    RemovedDisk,
+)
 from ansible_collections.corral.virt.plugins.module_utils._system import private
 
-PARTS = (".corral", ".removed")  # no image and no disk has such a name
 NOTE, DISK = ".json", ".disk"
 _NOTE_BYTES = 65536
 

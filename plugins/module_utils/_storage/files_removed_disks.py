@@ -22,12 +22,11 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import files_
 from ansible_collections.corral.virt.plugins.module_utils._storage.files_removal_notes import (
     DISK,
     NOTE,
-    PARTS,
     folder,
     is_free,
     read,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import PARTS, RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._system import identity, locks, private
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._system.os_errors import remedy

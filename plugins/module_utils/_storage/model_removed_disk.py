@@ -10,6 +10,7 @@ import typing as t
 
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 
+PARTS = (".corral", ".removed")  # of the folder, below a directory with disks; no image and no disk has such a name
 _UTC = "%Y-%m-%dT%H:%M:%SZ"  # in ISO 8601, whole seconds
 
 

@@ -43,7 +43,8 @@ def kept(one: DiskAside, host_uuid: str, now: Moment) -> str:
     if note.host_uuid != host_uuid:
         return f"{disk} by host {note.host_uuid}, which finishes it; {back}"
     if note.is_due(now):
-        return f"{disk}; the next removal of a guest with its disks on this host deletes it unless it is in use; {back}"
+        when = "the next removal of a guest with its disks, restore in place or revert on this host"
+        return f"{disk}; {when} deletes it unless it is in use; {back}"
     return f"{disk}; {_time(note, now)}; {back}"
 
 

@@ -116,6 +116,7 @@ class Host:
     size: int = 64 * MIB
     file: tuple[int, int, int] = (7, 5, 1)
     free: int = 1024**3
+    flat: int = 20 * MIB
     unfinished: tuple[BackupPoint, ...] = ()
     broken: tuple[BrokenPoint, ...] = ()
     place: RepositoryFacts = PLACE
@@ -164,7 +165,7 @@ class Host:
         return self.file
 
     def flat_bytes(self, _disk: GuestDisk) -> int:
-        return 20 * MIB
+        return self.flat
 
     def backed_states(self, _xml: str, _uuid: str) -> tuple[tuple[str, str], ...]:
         return (("/nvram/g.fd", "nvram.fd"),)
@@ -462,6 +463,42 @@ def test_old_points_go_and_none_that_a_kept_one_stands_on() -> None:
     assert deleted(Host(off, running=False, file=(7, 6, 1)), daily=1) == [ident(21), ident(20)], "changes go on from 2"
 
 
+def test_what_cannot_be_restored_takes_no_period_from_what_can() -> None:
+    """Backup 26 is missing, so 27 and 28 are the newest of their days, and worth nothing."""
+    old = tuple(point(number) for number in (20, 21, 22, 25))
+    dead = (point(27, stored(reason="", parent=ident(26))), point(28, stored(reason="", parent=ident(27))))
+    seen = Host((*old, *dead))
+    assert deleted(seen, daily=3) == [ident(21), ident(20)]
+    assert deleted(seen, daily=1) == [ident(number) for number in (28, 27, 25, 22, 21, 20)]
+    [note] = [one for one in planned(seen, keep={"daily": 3}).notes if "does not count" in one]
+    assert note.startswith(f"{ident(27)}, {ident(28)} cannot be restored, as a backup below is missing or damaged")
+    assert not [one for one in planned(seen).notes if "does not count" in one], "nothing is pruned"
+
+
+def test_a_full_repository_is_pruned_before_the_new_backup() -> None:
+    big = {"checkpoint": None, "running": False}
+    points = tuple(point(number, stored(stored_bytes=60 * MIB), **big) for number in (20, 21, 22))
+    full = Host(points, running=False, file=(7, 6, 1), free=30 * MIB)
+    steps = planned(full, keep={"daily": 1}).steps
+    names = [type(step).__name__ for step in steps]
+    assert names == ["DeletePoint", "DeletePoint", "StartPoint", "CopyDisk", "FinishPoint", "DeletePoint"]
+    assert [step.point.id for step in steps if isinstance(step, DeletePoint)] == [ident(21), ident(20), ident(22)]
+    roomy = planned(dataclasses.replace(full, free=1024**3), keep={"daily": 1}).steps
+    assert [type(step).__name__ for step in roomy] == [*names[2:5], *["DeletePoint"] * 3], "the new one is first"
+    text = "has 120 MiB free without the 2 that are not kept, and it needs about 121 MiB; make room, or keep less"
+    with pytest.raises(Refused, match=text):
+        planned(dataclasses.replace(full, free=0, flat=57 * MIB), keep={"daily": 1})
+
+
+def test_an_empty_repository_that_another_host_has_filled_is_told() -> None:
+    """Its filesystem may not be mounted here."""
+    new = Host(xml=noted(host="h2"), place=RepositoryFacts(True))
+    [note] = [one for one in planned(new).notes if "another host" in one]
+    what = f"{STORE} is empty here, and held backup {ident(9)} of it on another host"
+    assert note == f"{what}; if it is to be the same, mount it here"
+    assert not [one for one in planned(Host(xml=noted(host="h2"))).notes if "another host" in one]
+
+
 def test_a_damaged_point_holds_what_it_stands_on() -> None:
     """One of its disks may be whole, and so may be that disk of the points above."""
     broken = (BrokenPoint(ident(2), UUID, "its file vdb.qcow2 is missing", frozenset({ident(1)})),)
@@ -489,7 +526,8 @@ def test_a_damaged_point_is_deleted_by_its_id() -> None:
     with pytest.raises(Refused, match=f"{ident(4)} holds only what was changed"):
         planned(dataclasses.replace(seen, points=above), point=ident(3))
     pins = {ident(3): (Pin("i", "u", "h2", NOW_S),)}
-    with pytest.raises(Refused, match="i on the host with UUID h2 runs on it"):
+    gone = f"if that host is gone for good: rm {STORE}/{UUID}/{ident(3)}/instant-u.json"
+    with pytest.raises(Refused, match=f"i on the host with UUID h2 runs on it .*; {gone}$"):
         planned(dataclasses.replace(seen, pins=pins), point=ident(3))
 
 
@@ -513,6 +551,12 @@ def test_backups_of_a_guest_that_is_gone_are_told() -> None:
             NotFound, match=rf"there is no such guest here; .*in /srv/b/{UUID}.*\(rm -r /srv/b/{UUID}\)"
         ):
             plan_backup.scene(BackupSpec(name, STORE, ident_), seen)
+    pins = {ident(1): (Pin("i", "u", "h2", NOW_S),)}
+    held = (
+        rf"its UUID is {UUID}, and i on the host with UUID h2 runs on its backups in /srv/b/{UUID} until all is copied"
+    )
+    with pytest.raises(NotFound, match=f"{held}; wait for the end of that restore$"):
+        plan_backup.scene(BackupSpec("gone", STORE, ident(1)), Host((only,), pins=pins))
     for place in (PLACE, RepositoryFacts(False), RepositoryFacts(True)):
         with pytest.raises(NotFound, match=r"there is no such guest here; [^/]*$"):
             plan_backup.scene(BackupSpec("gone", STORE, ident(9)), Host((only,), place=place))
@@ -580,6 +624,15 @@ def test_points_that_a_guest_runs_on_stay(host: str, age_s: int, standing: str |
         planned(last, point=ident(2))
     with pytest.raises(Refused, match="it has changed meanwhile"):
         plan_backup.check_same_point(DeletePoint("g", UUID, last.points[1]), last.points, [ident(2)])
+
+
+def test_a_pin_of_a_host_that_does_not_end_its_restore_is_told() -> None:
+    """Nobody else can: it may be gone for good."""
+    pins = {ident(2): (Pin("i", "u", "h2", NOW_S - 2 * DAY_S),), ident(1): (Pin("i", "v", "h2", NOW_S),)}
+    whole, policy = Repository(REPOSITORY, chain(1, 2), pins=pins), BackupPolicy()
+    [told] = plan_backup_info.problems(whole, [], known=[], now_s=NOW_S, policy=policy, wanted=None)
+    assert told.startswith(f"i on the host with UUID h2 runs on backup {ident(2)} since 20")
+    assert told.endswith(f"if that host is gone for good, remove {UUID}/{ident(2)}/instant-u.json of the repository")
 
 
 def test_pins() -> None:

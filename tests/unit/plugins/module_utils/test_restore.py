@@ -9,6 +9,7 @@ import os
 import re
 import tarfile
 import typing as t
+import zlib
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain i
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_backup_record import BackupNote
 from ansible_collections.corral.virt.plugins.module_utils._domain.xml_snapshot import GuestDisk, disks
 from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapshot import ChainLink
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_pool_files import PoolDirectory
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, text
@@ -128,6 +130,7 @@ class Host:
     users: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     pooled: t.Collection[str] = ("/i",)
     free: int = 1024**3
+    due: tuple[DiskAside, ...] = ()
     links: t.Collection[str] = ()
     marks: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     chains: t.Sequence[str] = ()
@@ -175,6 +178,12 @@ class Host:
     def identity(self, path: str) -> FileIdentity | None:
         known = path in self.files and path not in self.links
         return dataclasses.replace(KNOWN, mark=self.marks.get(path, path)) if known else None
+
+    def file_facts(self, path: str) -> tuple[int, int, int]:
+        return zlib.crc32(path.encode()), 0, 7
+
+    def unfinished_removals(self) -> tuple[DiskAside, ...]:
+        return self.due
 
     def is_unfinished(self, path: str) -> bool:
         return path in self.unfinished
@@ -282,6 +291,26 @@ def test_in_place() -> None:
     assert one.kept == ()
     gone = planned(Host(here=TWO, files=()))
     assert [str(step) for step in gone.steps][2:] == ["put the restored disks of g in place: /i/g.qcow2, /i/g.raw"]
+
+
+NOTE = RemovedDisk(
+    "/i/x.qcow2", "x", "x-uuid", "h", 9, 1, None, 5, "boot", 1, "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"
+)
+DUE = DiskAside("/i/.corral/.removed/x.disk", NOTE)
+
+
+def test_a_restore_in_place_finishes_removals_that_are_due() -> None:
+    """Else a guest that is restored again and again fills its pool with what it has replaced."""
+    first, *rest = steps(Host(here=TWO, due=(DUE,)), confirm="g")
+    assert first.startswith("delete disk /i/x.qcow2") and rest == steps(Host(here=TWO), confirm="g")
+    assert planned(Host(files=(), due=(DUE,))).steps == planned(Host(files=())).steps, "a new guest replaces none"
+
+
+def test_what_a_restore_needs_is_told_by_filesystem() -> None:
+    """So that several on one host can be added."""
+    [need] = planned(Host(here=TWO), confirm="g").needs
+    assert need == ("/i", 7, 4 * MIB, 1024**3 - 64 * MIB)
+    assert planned(Host(files=())).needs == (need,)
 
 
 def test_disks_that_one_of_both_lacks() -> None:
@@ -564,6 +593,11 @@ FOREIGN = Checkpoint("theirs", None)
             "/i has 1 MiB free, and it needs about 68 MiB; make room, or choose another pool",
         ),
         (Host(here=TWO, free=MIB), {"confirm": "g"}, "needs about 68 MiB; make room$"),
+        (
+            Host(here=TWO, free=MIB, files=("/i/g.qcow2", "/i/g.raw", "/i/.corral/.removed")),
+            {"confirm": "g"},
+            r"make room \(removed disks are kept in /i/.corral/.removed\)$",
+        ),
         (Host(here=TWO), {}, r"replaces /i/g.qcow2, /i/g.raw \(they are kept aside for 168 hours\).*set confirm: g "),
         (Host(here=TWO), {"keep_h": 0, "confirm": "x"}, r"\(they are deleted\).*-e confirm_guest=g"),
         (

@@ -42,6 +42,7 @@ from ansible_collections.corral.virt.plugins.module_utils._snapshot.plan_snapsho
     Revert,
     TakeSnapshot,
 )
+from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import DiskAside, RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity
 from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse
 
@@ -100,6 +101,7 @@ class Host:
     states: tuple[str, ...] = ()
     bitmaps: bool = False
     libvirt: int = 9_000_000
+    due: tuple[DiskAside, ...] = ()
     chains: t.Sequence[str] = ()  # of vda, the top first
     inodes: t.Mapping[str, int] = dataclasses.field(default_factory=dict)  # of files with several names
 
@@ -135,6 +137,9 @@ class Host:
 
     def taken_bytes(self, _path: str) -> int:
         return 2 * MIB
+
+    def unfinished_removals(self) -> tuple[DiskAside, ...]:
+        return self.due
 
     def is_pooled(self, directory: str) -> bool:
         return directory.rstrip("/") not in self.unpooled
@@ -303,6 +308,18 @@ def test_what_interrupted_runs_left_goes() -> None:
         "record that snapshot dead of g is deleted",
         "record that snapshot by-virsh of g is deleted",
     ]
+
+
+NOTE = RemovedDisk(
+    "/i/x.qcow2", "x", "x-uuid", "h", 9, 1, None, 5, "boot", 1, "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"
+)
+DUE = DiskAside("/i/.corral/.removed/x.disk", NOTE)
+
+
+def test_a_revert_finishes_removals_that_are_due() -> None:
+    before = steps(on_one(), "reverted", **GO)
+    first, *rest = steps(dataclasses.replace(on_one(), due=(DUE,)), "reverted", **GO)
+    assert first.startswith("delete disk /i/x.qcow2") and rest == before
 
 
 @pytest.mark.parametrize("state", ["present", "absent", "reverted"])
