@@ -71,6 +71,13 @@ options:
     type: str
     choices: [present, aborted]
     default: present
+  dest_gone:
+    description:
+      - With O(state=aborted), whether O(dest) is gone for good. Then the migration is forgotten, snapshots and
+        autostart of the guest are put back, and it can migrate to another host.
+      - It is refused while O(dest) answers, and if the guest may have run there.
+    type: bool
+    default: false
   transport:
     description:
       - How memory and disks are transferred. V(tls) is encrypted by QEMU and requires ports 49152-49215 on the

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 import pytest
 
-from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed
+from ansible_collections.corral.virt.plugins.module_utils._core.errors import Failed, VirtError
 from ansible_collections.corral.virt.plugins.module_utils._core.gate import Gate
 from ansible_collections.corral.virt.plugins.module_utils._domain import fields_record, xml_host_bindings
 from ansible_collections.corral.virt.plugins.module_utils._migration import libvirt_migrate, run_migrate
@@ -132,3 +133,47 @@ def test_a_source_with_another_uuid_needs_no_destination_to_be_told_from_it(host
     endpoints, gate = Endpoints("here", "there", opened), Gate(check_mode=False)
     with pytest.raises(Failed, match="one host cannot be reached"):
         run_migrate.converge(endpoints, options(state="aborted"), gate, ProgressWatch("web1"))
+
+
+@pytest.mark.parametrize(
+    ("state", "answers", "told"),
+    [
+        ("running", False, ""),
+        ("shutdown", False, ""),
+        ("paused", False, ""),
+        ("postcopy", False, "it is postcopy on the source, so it may have run on hyper2 since; "),
+        ("incoming", False, "may have run on hyper2 since; .*switch it off here .virsh destroy web1., repeat this"),
+        ("running", True, "hyper2 answers; abort it without dest_gone"),
+    ],
+)
+def test_a_migration_whose_destination_is_gone_is_ended_where_the_guest_is(
+    hosts: tuple[Host, Host], state: str, answers: bool, told: str
+) -> None:
+    """Else it could never migrate again. What may have run elsewhere is nobody's to resume."""
+    source, dest = hosts
+    moved = {"moving": "hyper2", "moving_from": "1111", "moving_seal": names.sealed(UUID), "moving_autostart": "yes"}
+    source.add("web1", UUID, state, **moved, moving_made=("default box1.qcow2 /srv/box1.qcow2",))
+    before = source.look(UUID)
+
+    def opened(end: str) -> Host:
+        if end == "there" and not answers:
+            raise Failed("no route to host")
+        return {"here": source, "there": dest}[end]
+
+    def run(*, check_mode: bool) -> str:
+        endpoints, gate = Endpoints("here", "there", opened), Gate(check_mode=check_mode)
+        wanted = options(state="aborted", dest_gone=True)
+        try:
+            steps = run_migrate.converge(endpoints, wanted, gate, ProgressWatch("web1"))["steps"]
+        except VirtError as error:
+            return str(error)
+        assert steps == ["forget the migration of web1 to hyper2, which is gone"]
+        return ""
+
+    for check_mode in (True, False):
+        assert source.look(UUID) == before
+        assert re.search(told, run(check_mode=check_mode)) if told else run(check_mode=check_mode) == ""
+    if told:
+        assert source.look(UUID) == before
+        return
+    assert "moving" not in fields_record.read(guest(source).XMLDesc()) and guest(source).autostart()

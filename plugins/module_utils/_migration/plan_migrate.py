@@ -236,6 +236,12 @@ class Clear(Reconcile):
     template = "remove what the migration of {1.guest} to {1.dest} created"
 
 
+class GiveUp(Clear):
+    """End a migration whose destination is gone for good."""
+
+    template = "forget the migration of {1.guest} to {1.dest}, which is gone"
+
+
 class Abort(MigrateStep):
     """End a migration that is under way."""
 
@@ -295,11 +301,11 @@ def aborting(move: Move, *, job_active: bool) -> list[MigrateStep]:
     return [Abort(move)] if job_active else []
 
 
-def clearing(move: Move, moving: str | None, *, held: bool) -> list[MigrateStep]:
+def clearing(move: Move, moving: str | None, *, held: bool, gone: bool = False) -> list[MigrateStep]:
     """The steps that remove what an aborted migration left, by the guest's record; none if a run still has the guest
-    `held`, as that run cleans up.
+    `held`, as that run cleans up. Of a destination that is `gone`, nothing can be removed.
     """
-    return [Clear(move)] if moving == move.dest and not held else []
+    return [(GiveUp if gone else Clear)(move)] if moving == move.dest and not held else []
 
 
 def migrate_flags(move: Move) -> tuple[list[str], dict[str, t.Any]]:

@@ -79,6 +79,8 @@ def _contradictions(params: MigrateParams) -> list[str]:
     rules = {
         "transport: a tunnel cannot carry a storage copy; use tls, or shared storage": tunnelled
         and (copies or params["disk_pool"]),
+        "dest_gone: valid only with state: aborted, which ends what was begun": params["dest_gone"]
+        and params["state"] != "aborted",
         "parallel: a tunnel has one connection; use tls, or omit it": tunnelled and params["parallel"],
         f"{' and '.join(switches)}: a tunnel cannot carry post-copy; use tls, or omit it": tunnelled and switches,
         f"{' and '.join(after)}: valid only with postcopy: true": after and not params["postcopy"],

@@ -364,7 +364,8 @@ def check(verdict: Verdict, guest: str, *, source: str, dest: str, moving: str) 
     if verdict.state == "on its way":
         raise Refused(
             f"cannot migrate {guest} to {dest}: its migration to {moving} is in progress or was interrupted; let that "
-            f"one finish first, or abort it and clean up what it left with dest: {moving} and state: aborted"
+            f"one finish first, or abort it and clean up what it left with dest: {moving} and state: aborted, and "
+            f"dest_gone: true if {moving} is gone for good"
         )
     raise Refused(f"cannot migrate {guest}: seen on both hosts: {verdict.meaning}")
 
@@ -433,6 +434,24 @@ def check_abort_to(guest: str, dest: str, moving: str) -> None:
         raise Refused(
             f"cannot abort the migration of {guest} to {dest}: it is being migrated to {moving}, or was; to abort "
             f"that: dest: {moving} and state: aborted"
+        )
+
+
+_WHOLE = ("running", "paused", "shutdown", "crashed")
+
+
+def check_gone(guest: str, dest: str, source: str, *, answers: bool) -> None:
+    """Raise Refused if the destination `answers`, or if the guest's state on the source does not tell that all of it is
+    there.
+    """
+    cannot = f"cannot forget the migration of {guest} to {dest}"
+    if answers:
+        raise Refused(f"{cannot}: {dest} answers; abort it without dest_gone (-e gone)")
+    if source not in _WHOLE:
+        off = shlex.join(["virsh", "destroy", guest])
+        raise Refused(
+            f"{cannot}: it is {source} on the source, so it may have run on {dest} since; if that is off for good, "
+            f"switch it off here ({off}), repeat this, and start it, as after a power cut"
         )
 
 

@@ -119,15 +119,26 @@ def _aborted(endpoints: Endpoints, params: t.Mapping[str, t.Any], gate: Gate, wa
         gate.hold(stack, lambda: watch)
         recorded = fields_record.of(libvirt_query.find_by_uuid(endpoints.source, move.uuid))
         held = gate.assumes(lambda: locks.held(move.guest))
-        left = plan_migrate.clearing(move, recorded.get("moving"), held=held)
-        if left:
+        gone = bool(params["dest_gone"])
+        left = plan_migrate.clearing(move, recorded.get("moving"), held=held, gone=gone)
+        if left and gone:
+            run_reconcile.check_gone(endpoints, move)
+        elif left:
             gate.rehearse(lambda: run_migration_files.check_visible(endpoints.or_none("dest"), recorded))
-        gate.after(steps).run(left, lambda _step: run.reconcile(move.uuid, recorded))
+        gate.after(steps).run(left, lambda step: _clear(run, step, recorded))
     if libvirt_query.find_by_uuid(endpoints.source, move.uuid) is None:
         return _result(params, left, notes=[*run.notes, plan_outcome.too_late(move.guest, move.dest)])
     steps += left
     changes = [Change("migration", "under way", "none")] if steps else ()
     return _result(params, steps, changes, notes=run.notes)
+
+
+def _clear(run: _Run, step: MigrateStep, recorded: t.Mapping[str, t.Any]) -> None:
+    if isinstance(step, plan_migrate.GiveUp):
+        run_reconcile.check_gone(run.endpoints, step.move)
+        run_reconcile.give_up(run.endpoints.source, step.move.uuid)
+    else:
+        run.reconcile(step.move.uuid, recorded)
 
 
 def _is_arrival(endpoints: Endpoints, found: FoundGuest, dest: str) -> bool:

@@ -16,6 +16,7 @@ OPTIONS: dict[str, t.Any] = {
     "dest_links": {"type": "list", "elements": "str"},
     "dest_maintenance": {"type": "str"},
     "state": {"type": "str", "choices": ["present", "aborted"], "default": "present"},
+    "dest_gone": {"type": "bool", "default": False},
     "transport": {"type": "str", "choices": ["tls", "tunnelled", "plain"], "default": "tls"},
     "storage": {"type": "str", "choices": list(MODES), "default": "auto"},
     "disk_storage": {"type": "dict", "default": {}},

@@ -88,6 +88,21 @@ def _forget_migration(source: t.Any, uuid: str) -> None:
     forget(source, uuid)
 
 
+def check_gone(endpoints: Endpoints, move: Move) -> None:
+    """Raise Refused unless the destination is silent, and the source has all of the guest."""
+    answers = endpoints.or_none("dest") is not None
+    plan_outcome.check_gone(
+        move.guest, move.dest, libvirt_migrate.state_there(endpoints.source, move.uuid), answers=answers
+    )
+
+
+def give_up(source: t.Any, uuid: str) -> None:
+    """Forget the migration of a guest that stays on the source; what the destination has of it is lost."""
+    run_snapshots.put_back(source, uuid)
+    files_migration.remove_note(uuid)
+    _forget_migration(source, uuid)
+
+
 def try_clean_up(endpoints: Endpoints, uuid: str) -> list[str]:
     """`clean_up` after a failure; its own failure becomes a note, as the first reason is reported."""
     try:

@@ -53,10 +53,10 @@ def found(
         _check_creatable(arguments, arguments.get(action.picks_host), there, hosts)
         return [copy for copy in there if copy.name == arguments["guest"]]
     if action.moves:
-        state = {**arguments, **(arguments.get("options") or {})}.get("state")
-        return [
-            _source(arguments["guest"], arguments.get(action.picks_host), there, hosts, must_be_told=state == "aborted")
-        ]
+        ends = {**arguments, **(arguments.get("options") or {})}.get("state") == "aborted"
+        gone = (arguments.get("gone") or ()) if ends else ()
+        to = arguments.get(action.picks_host)
+        return [_source(arguments["guest"], to, there, hosts, must_be_told=ends, gone=gone)]
     hit = _renamed(arguments, there, hosts) if action.renames else _chosen(arguments, there, hosts)
     _check_states(action, arguments, hit, ask)
     return hit
@@ -212,20 +212,26 @@ def _renamed(arguments: t.Mapping[str, t.Any], there: t.Sequence[HostedGuest], h
 
 
 def _source(
-    name: str, to: str | None, there: t.Sequence[HostedGuest], hosts: Hosts, *, must_be_told: bool
+    name: str,
+    to: str | None,
+    there: t.Sequence[HostedGuest],
+    hosts: Hosts,
+    *,
+    must_be_told: bool,
+    gone: t.Collection[str],
 ) -> HostedGuest:
     """The copy of a guest to migrate; raises BadInput if there is none, or more than one candidate.
 
-    `must_be_told` is True if the destination must be given.
+    `must_be_told` is True if the destination must be given, which may be one that is `gone`.
     """
     here = [copy for copy in there if copy.name == name]
     every = (*hosts.answered, *hosts.silent, *hosts.hidden)
     problems = [] if here else [f"cannot migrate {unknown(name, there, hosts).removeprefix('cannot find ')}"]
     if to is None and must_be_told:
         problems.append("to: state=aborted ends the migration to one host; write -e to=HOST")
-    elif to is not None and to not in every:
+    elif to is not None and to not in (*every, *gone):
         problems.append(f"to: {to} is not a host of the group {hosts.group}; choose one of {', '.join(sorted(every))}")
-    elif to is not None and to not in hosts.answered:
+    elif to is not None and to not in (*hosts.answered, *gone):
         problems.append(f"cannot migrate {name} to {to}: {_why_not(to, hosts)}")
     running = [copy for copy in here if copy.state == "running"]
     if len(running) > 1:

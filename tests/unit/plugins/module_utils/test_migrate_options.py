@@ -25,7 +25,7 @@ from ansible_collections.corral.virt.plugins.plugin_utils._commands import actio
 
 Said = dict[str, t.Any]
 ROOT = Path(__file__).parents[4]
-SHOWN = ("test_migrate.py", "test_migrate_options.py", "test_shared_pools.py")
+SHOWN = ("test_migrate.py", "test_migrate_options.py", "test_shared_pools.py", "test_source_gone.py")
 NUMBERS = (
     "bandwidth",
     "max_downtime",
@@ -42,7 +42,7 @@ NO_NAME = "is not a valid name; no guest has '/' or control characters in its na
 # Values that Ansible refuses by their type.
 TYPES: dict[str, tuple[object, str]] = {
     **dict.fromkeys((*NUMBERS, *POSTCOPY_AFTER), ("some", "cannot be converted to an int")),
-    **dict.fromkeys(("auto_converge", "postcopy", "keep_source_storage", "assume_images"), ("some", "Valid booleans include")),
+    **dict.fromkeys(("auto_converge", "postcopy", "keep_source_storage", "assume_images", "dest_gone"), ("some", "Valid booleans include")),
     "disk_storage": ("full", "dictionary requested"),
     "dest_links": ({"br0": True}, "cannot be converted to a list"),
     "state": ("moved", "must be one of: present, aborted"),
@@ -81,6 +81,7 @@ REFUSED: list[tuple[Said, str]] = [
         for option, value in (("postcopy", True), ("schedule", "postcopy"), ("timeout_action", "postcopy"))
     ],
     *[({option: 3}, f"{option}: valid only with postcopy: true") for option in POSTCOPY_AFTER],
+    ({"dest_gone": True}, "dest_gone: valid only with state: aborted, which ends what was begun"),
     (
         dict.fromkeys(POSTCOPY_AFTER, 3),
         "postcopy_after and postcopy_after_passes: valid only with postcopy: true",
@@ -246,7 +247,10 @@ def test_each_option_has_a_bad_value_here_and_a_case_in_the_lab(option: str) -> 
 
 def test_the_playbook_hands_each_on() -> None:
     """By its own name, and all together in `options`; its name and its destination are arguments of other names."""
-    migrate, own = actions.action("migrate"), {"name", "dest", "dest_links", "dest_maintenance", "assume_images"}
+    migrate, own = (
+        actions.action("migrate"),
+        {"name", "dest", "dest_links", "dest_maintenance", "dest_gone", "assume_images"},
+    )
     assert {name for name, each in migrate.arguments.items() if each.option} == set(OPTIONS) - own
     assert set(actions.options("virt_migrate")) == set(OPTIONS)
     tasks = yaml.safe_load((ROOT / "playbooks/tasks/move.yml").read_text())

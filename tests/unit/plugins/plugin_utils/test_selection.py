@@ -58,6 +58,7 @@ FOUND: list[tuple[str, dict[str, t.Any], list[str]]] = [
     ("purge", {"guest": ["web1", "web2"]}, ["web1@h1", "web2@h1"]),
     ("purge", {"guest": ["web*"], "confirm": 3}, ["web1@h1", "web2@h1", "web3@h2"]),
     ("force_off", {"tag": "old", "confirm": 1}, ["web2@h1"]),
+    ("migrate", {"guest": "web1", "to": "h9", "state": "aborted", "gone": ["h9"]}, ["web1@h1"]),
     ("resume", {"guest": ["db1", "web1"]}, ["web1@h1", "db1@h2"]),
     ("reset", {"guest": ["web3"]}, ["web3@h2"]),
     ("create", {"guest": "new"}, []),
@@ -99,6 +100,7 @@ REFUSED: list[tuple[str, dict[str, t.Any], str]] = [
      "cannot find nothing: none of h1, h2 has it; h2 has db1, so it may already have been renamed"),
     ("migrate", {"guest": "web1", "state": "aborted"}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
     ("migrate", {"guest": "web1", "options": {"state": "aborted"}}, "to: state=aborted ends the migration to one host; write -e to=HOST"),
+    ("migrate", {"guest": "web1", "to": "h9", "gone": ["h9"]}, "to: h9 is not a host of the group hyper; choose one of h1, h2"),
     ("migrate", {"guest": "web1", "to": "h9"}, "to: h9 is not a host of the group hyper; choose one of h1, h2"),
 ]  # fmt: skip
 
