@@ -75,8 +75,10 @@ options:
     default: false
   keep:
     description: Delete older points, and keep the newest of each period (UTC), for so many periods. The newest of all,
-      and points that a kept or a damaged one stands on, are always kept. Nothing is deleted, and a note says so, if a
-      point is dated more than a day in the future, by a clock that was ahead.
+      and points that a kept or a damaged one stands on, are always kept. Points that cannot be restored, because one
+      below is missing or damaged, take no period from those that can. Nothing is deleted, and a note says so, if a
+      point is dated more than a day in the future, by a clock that was ahead. Points are deleted when the new one is
+      made, or before, if it has no room beside them.
     type: dict
     suboptions:
       hourly: {description: For how many hours., type: int}

@@ -202,8 +202,9 @@ host:
     guests:
       description:
         - Name, uuid, state, autostart, vcpus, memory_mib, disk_mib, bridges, networks, pools, machine, devices, tags,
-          apart (words of its C(ha)), unfinished (being created) and resource of every guest. C(resource) is what
-          Pacemaker calls a guest that it runs; empty for others, and with a remote connection.
+          apart (words of its C(ha)), unfinished (being created), seeded (has a seed of this collection) and resource of
+          every guest. C(resource) is what Pacemaker calls a guest that it runs; empty for others, and with a remote
+          connection.
         - With O(cpu_seconds), also cpu_use, the number of processors that the guest keeps busy (null if libvirt does
           not know it).
         - While a migration record exists, also moving (destination host) and moving_from (UUID of the source host).

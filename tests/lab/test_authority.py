@@ -188,10 +188,10 @@ def test_commands_of_the_guide_work_also_when_the_authority_is_lost(lab: Hypervi
     blocks = re.findall(r"\.\. code-block:: shell\n\n((?: +.*\n|\n)+)", text)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
     commands = [line for line in lines if line and not line.startswith(("export", "read"))]
-    assert len(commands) == 7
+    assert len(commands) == 8
     certify(lab, lab.folder / "ca", options={"pki_replace_authority": True})
     no_guests = """ -e '{"virt_images": [], "virt_guests": []}'"""  # the inventory of all labs has some
     shown = [lab.run("sh", "-c", command + no_guests * command.startswith("ansible-playbook")) for command in commands]
     assert len([*(lab.folder / "ca.lost/revoked").iterdir()]) >= 4, "server and client, of libvirt and of QEMU"
-    assert "FAIL" not in shown[5] and shown[6].count("subject=O = corral.virt, OU = libvirt, CN = hyper") == 2
+    assert "FAIL" not in shown[6] and shown[7].count("subject=O = corral.virt, OU = libvirt, CN = hyper") == 2
     assert reached(lab, lab.folder / "ca").strip() == "hyper2"

@@ -1064,7 +1064,7 @@ BUDGETS_KIB |= {
     "virt_nwfilter": 74,
     "virt_nwfilter_info": 65,
     "virt_disk_move": 239,  # with what goes on in the background, and logical volumes
-    "virt_pool_drain": 245,
+    "virt_pool_drain": 246,
     "virt_backup": 143,
     "virt_backup_files": 59,
     "virt_backup_info": 59,
@@ -1081,7 +1081,7 @@ BUDGETS_KIB |= {
 # A move asks the destination for all that a start would ask for, and finds its firmware by the descriptors of both. It
 # removes the UEFI variables that a running guest leaves behind, and looks before who has them. It compares what both
 # hosts know of a block device, a pool or a server. It carries snapshots, with their files.
-BUDGETS_KIB |= {"virt_migrate": 281, "virt_migrations": 281, "virt_tls": 48}
+BUDGETS_KIB |= {"virt_migrate": 282, "virt_migrations": 281, "virt_tls": 48}
 BUDGETS_KIB |= {
     "virt_state": 73,  # with what a guest does that is asked to shut down
     "virt_state_info": 19,  # who copies a definition copies its record: it tells whose it is

@@ -223,11 +223,11 @@ def _left(spec: BackupSpec, host: BackupHost, facts: RepositoryFacts) -> str:
         return ""
     place = os.path.join(spec.repository, uuid)
     held = plan_instant_restore.pinned(repository, host=host.host_uuid(), stands_on=host.stands_on, now_s=host.now_s())
-    users = sorted({user for ident, user in held.items() if ident in {one.id for one in points if one.uuid == uuid}})
-    if users:
+    mine = [one.id for one in points if one.uuid == uuid and one.id in held]
+    if users := sorted({held[ident] for ident in mine}):
         return (
             f"; its UUID is {uuid}, and {', '.join(users)} runs on its backups in {place} until all is copied; wait "
-            "for the end of that restore"
+            f"for the end of that restore{_if_gone(place, repository, mine, host.host_uuid())}"
         )
     return (
         f"; its UUID is {uuid}: a guest that has been renamed has that, too (`virsh domname {uuid}` on each host); if "
@@ -507,15 +507,20 @@ def _deletion(scene: BackupScene, ident: str) -> BackupPlan:
             "since; delete that first, or let keep delete both when their time is over"
         )
     if ident in scene.pinned:
-        others = [pin for pin in scene.repository.pins.get(ident, ()) if pin.host != scene.host.host_uuid()]
-        place = os.path.join(scene.spec.repository, point.uuid, ident)
-        files = [os.path.join(place, pin.file) for pin in others]
-        lost = f"; if that host is gone for good: {shlex.join(['rm', *files])}"
+        place = os.path.join(scene.spec.repository, point.uuid)
         raise Refused(
             f"cannot delete backup {ident} of {scene.found.name}: {scene.pinned[ident]} runs on it until all of it is "
-            f"copied; wait for the end of its restore{lost if files else ''}"
+            "copied; wait for the end of its restore"
+            f"{_if_gone(place, scene.repository, [ident], scene.host.host_uuid())}"
         )
     return BackupPlan((DeletePoint(*scene.whose, point),))
+
+
+def _if_gone(place: str, repository: Repository, idents: t.Iterable[str], host: str) -> str:
+    """What ends restores of other hosts than this one, whose notes are with these points; empty if there are none."""
+    pins = [(ident, pin) for ident in idents for pin in repository.pins.get(ident, ()) if pin.host != host]
+    files = [os.path.join(place, ident, pin.file) for ident, pin in pins]
+    return f"; if that host is gone for good: {shlex.join(['rm', *files])}" if files else ""
 
 
 def _notes(scene: BackupScene, point: BackupPoint, disks: t.Sequence[GuestDisk]) -> t.Iterator[str]:

@@ -408,13 +408,15 @@ def taken(scene: RestoreScene, paths: t.Iterable[str]) -> t.Iterator[Refused]:
 
 def _room(scene: RestoreScene, disks: t.Iterable[BackupDisk], places: t.Mapping[str, str]) -> t.Iterator[Refused]:
     """A refusal for each directory in which the new files of these disks find no room."""
-    for one in _needs(scene, disks, places):
+    needs = _needs(scene, disks, places)
+    for one in needs:
         removed = os.path.join(one.directory, *PARTS)
-        if one.room_bytes < one.bytes:
+        all_bytes = sum(each.bytes for each in needs if each.filesystem == one.filesystem)
+        if one.room_bytes < all_bytes:
             kept = f" (removed disks are kept in {removed})" if scene.host.exists(removed) else ""
             yield Refused(
                 f"{scene.cannot}: {one.directory} has {bytes_text(one.room_bytes + SPARE_BYTES)} free, and it needs "
-                f"about {bytes_text(one.bytes + SPARE_BYTES)}; make room{kept}"
+                f"about {bytes_text(all_bytes + SPARE_BYTES)}; make room{kept}"
                 f"{'' if scene.found else ', or choose another pool'}"
             )
 

@@ -142,6 +142,7 @@ def _brief(guest: t.Mapping[str, t.Any], pools: t.Sequence[t.Mapping[str, t.Any]
         "tags": guest["tags"],
         "apart": guest["apart"],
         "unfinished": guest["unfinished"],
+        "seeded": guest["ssh_host_key"] is not None,
         "moving": guest["moving"],
         "moving_from": guest["moving_from"],
     }

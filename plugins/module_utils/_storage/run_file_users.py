@@ -28,7 +28,6 @@ from ansible_collections.corral.virt.plugins.module_utils._storage import (
     files_removal_notes,
     libvirt_storage,
 )
-from ansible_collections.corral.virt.plugins.module_utils._storage.model_removed_disk import RemovedDisk
 from ansible_collections.corral.virt.plugins.module_utils._storage.plan_image_trust import DefinedFiles, trust
 from ansible_collections.corral.virt.plugins.module_utils._system import locks, loop_devices
 from ansible_collections.corral.virt.plugins.module_utils._xml import stdlib_reader
@@ -69,8 +68,8 @@ class Users:
         is none.
         """
         name = os.path.basename(path)
-        its = ((other, user) for other, user in self._found.items() if _is_alike(other, name))
-        return next((f"{_one(user, None)} at {other}" for other, user in its), None)
+        its = ((other, user) for other, user in self._found.items() if os.path.basename(other) == name)
+        return next((f"{_one(user, None)} at {other}" for other, user in its if _may_be_elsewhere(other)), None)
 
     def _identity(self, path: str) -> tuple[int, int] | None:
         """Device and inode of a file of this machine, which may have several names; else None."""
@@ -144,10 +143,9 @@ class Users:
         return self._folders[path]
 
 
-def _is_alike(path: str, name: str) -> bool:
-    """True if a file has that name and is on a filesystem that hosts share, or on one that is not mounted now."""
-    is_absent = os.path.isabs(path) and not os.path.lexists(path)
-    return os.path.basename(path) == name and (is_absent or locks.may_be_shared(os.path.dirname(path)))
+def _may_be_elsewhere(path: str) -> bool:
+    """True if a file is on a filesystem that hosts share, or on one that is not mounted now."""
+    return os.path.isabs(path) and (not os.path.lexists(path) or locks.may_be_shared(os.path.dirname(path)))
 
 
 def _one(users: t.Mapping[str, str] | None, but: str | None) -> str | None:
@@ -174,9 +172,10 @@ def users(
         found.add(path, device)
     for path in _unlisted(connection) if is_here(connection.getURI()) else ():
         found.add_chain(path, os.fsencode(path).decode(errors="backslashreplace"))
-    for place, note in _removed(connection, removed_with or but) if is_here(connection.getURI()) else ():
-        for base in files_header.bases(place, opened_as=note.path):
-            found.add_base(base, f"removed disk {note.path} of {note.guest}, kept as {place},")
+    for place, what in _removed(connection, removed_with or but) if is_here(connection.getURI()) else ():
+        directory, key = files_removal_notes.located(place)
+        for base in files_header.bases(place, opened_as=os.path.join(directory, key)):
+            found.add_base(base, f"removed disk {what}kept as {place},")
     for document in documents:
         for path in document.others:
             found.add(path, document.user, document.guest)
@@ -195,12 +194,14 @@ def _unlisted(connection: t.Any) -> t.Iterator[str]:
             yield from (os.path.join(folder, name) for name in strange)
 
 
-def _removed(connection: t.Any, but: str) -> t.Iterator[tuple[str, RemovedDisk]]:
-    """Where disks of the pools are that were removed and are kept, and their notes; not those of the guest `but`."""
+def _removed(connection: t.Any, but: str) -> t.Iterator[tuple[str, str]]:
+    """Where disks of the pools are that were removed and are kept, and what they are, as far as their notes tell; not
+    those of the guest `but`.
+    """
     for folder in _folders(connection):
         for one in files_removal_notes.entries(folder):
-            if one.moved and one.note and (not but or one.note.guest_uuid != but):
-                yield one.place, one.note
+            if one.moved and not (but and one.note and one.note.guest_uuid == but):
+                yield one.place, f"{one.note.path} of {one.note.guest}, " if one.note else ""
 
 
 def _folders(connection: t.Any) -> list[str]:

@@ -50,7 +50,7 @@ def seeded(guest: Options, known: Options | None, site: RoleSettings) -> dict[st
     if takes_role_data:
         options["cloud_init"] = {"user_data": site.user_data, **(options.get("cloud_init") or {})}
     options.update(_tags(options, known))
-    if _is_awaited(options):
+    if _is_awaited(options, starts_seeded=_starts_seeded(known)):
         options["wait_for_ip"] = site.wait_for_ip
     return {key: value for key, value in options.items() if key not in host_requirements.OWN}
 
@@ -88,9 +88,14 @@ def _words(value: t.Any) -> list[str]:
     return [str(word) for word in (value if isinstance(value, list) else [value])]
 
 
-def _is_awaited(options: Options) -> bool:
+def _starts_seeded(known: Options | None) -> bool:
+    """True if a guest that is there has a seed, and is off: its address is known only after it has started."""
+    return known is not None and bool(known.get("seeded")) and known["state"] in ("shutdown", "crashed")
+
+
+def _is_awaited(options: Options, *, starts_seeded: bool) -> bool:
     """True if the role waits for the guest's address: it runs with a seed and an interface, and sets no wait."""
     if "wait_for_ip" in options or not boolean(options.get("wait", True), strict=False):
         return False
     interfaces = options.get("interfaces", options.get("networks", True))
-    return bool(options.get("state") == "running" and options.get("cloud_init") and interfaces)
+    return bool(options.get("state") == "running" and (options.get("cloud_init") or starts_seeded) and interfaces)

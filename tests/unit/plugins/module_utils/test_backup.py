@@ -555,7 +555,8 @@ def test_backups_of_a_guest_that_is_gone_are_told() -> None:
     held = (
         rf"its UUID is {UUID}, and i on the host with UUID h2 runs on its backups in /srv/b/{UUID} until all is copied"
     )
-    with pytest.raises(NotFound, match=f"{held}; wait for the end of that restore$"):
+    gone = f"if that host is gone for good: rm /srv/b/{UUID}/{ident(1)}/instant-u.json"
+    with pytest.raises(NotFound, match=f"{held}; wait for the end of that restore; {gone}$"):
         plan_backup.scene(BackupSpec("gone", STORE, ident(1)), Host((only,), pins=pins))
     for place in (PLACE, RepositoryFacts(False), RepositoryFacts(True)):
         with pytest.raises(NotFound, match=r"there is no such guest here; [^/]*$"):

@@ -593,6 +593,16 @@ FOREIGN = Checkpoint("theirs", None)
             "/i has 1 MiB free, and it needs about 68 MiB; make room, or choose another pool",
         ),
         (Host(here=TWO, free=MIB), {"confirm": "g"}, "needs about 68 MiB; make room$"),
+        (  # two directories of one filesystem, which has room for one of the disks
+            Host(
+                here=TWO.replace("/i/g.raw", "/j/g.raw"),
+                files=("/i/g.qcow2", "/j/g.raw"),
+                pooled=("/i", "/j"),
+                free=67 * MIB,
+            ),
+            {"confirm": "g"},
+            "/i has 67 MiB free, and it needs about 68 MiB; make room",
+        ),
         (
             Host(here=TWO, free=MIB, files=("/i/g.qcow2", "/i/g.raw", "/i/.corral/.removed")),
             {"confirm": "g"},

@@ -84,6 +84,20 @@ def test_seeded_guests_that_run_are_waited_for() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("state", "seeded", "waits"),
+    [("shutdown", True, True), ("crashed", True, True), ("running", True, False), ("shutdown", False, False)],
+)
+def test_a_seeded_guest_that_was_off_is_waited_for_when_it_starts(state: str, *, seeded: bool, waits: bool) -> None:
+    """It has its seed already, so nothing is said of one; nobody knows its address before."""
+    known = [{"name": "web1", "tags": [], "unfinished": False, "state": state, "seeded": seeded}]
+    wanted = {"name": "web1", "image": "a", "state": "running"}
+    [sent] = seeded_guests([wanted], known, user_data=SEED, wait_for_ip="unknown")
+    assert sent == ({**wanted, "wait_for_ip": "unknown"} if waits else wanted)
+    [defined] = seeded_guests([{**wanted, "state": "present"}], known, user_data=SEED, wait_for_ip="unknown")
+    assert "wait_for_ip" not in defined
+
+
 def test_groups_become_tags_that_later_runs_know() -> None:
     """Those that were there go with a new word of their kind; who says nothing of tags keeps all others."""
     seen = here(
