@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
@@ -463,6 +464,9 @@ def test_a_secret_of_sops_reaches_a_guest_and_no_output(lab: Hypervisors, tmp_pa
     peers.collection(install.split()[-1])
     path = f"{sops}:{peers.debian('age')}/usr/bin:{os.environ['PATH']}"
     settings = {"ANSIBLE_VARS_ENABLED": plugins, "ANSIBLE_COLLECTIONS_PATH": f"{ROOT}/.cache:{peers.COLLECTIONS}"}
+    settings["ANSIBLE_SSH_CONTROL_PATH_DIR"] = (
+        tempfile.mkdtemp()
+    )  # a socket's path is short, and that of a test may not be
     variables = {"HOME": str(tmp_path), "PATH": path, **settings}
     at_home = ("env", "-C", str(tmp_path), *(f"{name}={value}" for name, value in variables.items()))
     secrets = tmp_path / "inventory/group_vars/hyper/secrets.sops.yml"

@@ -1063,7 +1063,7 @@ BUDGETS_KIB |= {
     "virt_pool_info": 74,  # with the thin pools of volume groups
     "virt_nwfilter": 74,
     "virt_nwfilter_info": 65,
-    "virt_disk_move": 239,  # with what goes on in the background, and logical volumes
+    "virt_disk_move": 240,  # with what goes on in the background, and logical volumes
     "virt_pool_drain": 246,
     "virt_backup": 143,
     "virt_backup_files": 59,

@@ -48,7 +48,7 @@ def oldest_s(snapshots: t.Iterable[str]) -> int | None:
 
 
 def recorded(root: Element) -> dict[str, t.Any]:
-    """The record of a guest's place: addresses of its seed, addresses seen, unfinished disks, and its migration."""
+    """The record of a guest's place: addresses and key of its seed, addresses seen, unfinished disks, its migration."""
     moving = root.find(f"{_GUEST}/{{{CORRAL}}}moving")
     if moving is not None and moving.get("seal") not in (None, sealed(root.findtext("uuid") or "")):
         moving = None  # of the guest whose definition somebody copied
@@ -56,6 +56,7 @@ def recorded(root: Element) -> dict[str, t.Any]:
         "addresses": texts(root, f"{_GUEST}/{{{CORRAL}}}address"),
         "seen": texts(root, f"{_SEEN}/{{{SEEN}}}at"),
         "unfinished": root.find(f"{_GUEST}/{{{CORRAL}}}making") is not None,
+        "ssh_host_key": root.findtext(f"{_GUEST}/{{{CORRAL}}}ssh-host-key"),
         "moving": None if moving is None else moving.text,
         "moving_from": None if moving is None else moving.get("from"),
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import posixpath
 import shlex
 import typing as t
 
@@ -15,6 +16,7 @@ from ansible_collections.corral.virt.plugins.module_utils._core.errors import Ba
 from ansible_collections.corral.virt.plugins.module_utils._core.problems import refuse_all
 from ansible_collections.corral.virt.plugins.module_utils._core.units import bytes_text, check_name, is_content
 from ansible_collections.corral.virt.plugins.module_utils._domain.model_domain import (
+    PLACES,
     Disk,
     GuestSpec,
     Original,
@@ -46,6 +48,7 @@ from ansible_collections.corral.virt.plugins.module_utils._system.model_identity
 
 # Decide what the image of a disk is made of, and refuse what it cannot be made of. Pure.
 
+_DRIVES = ("cdrom", "floppy")
 _DEFAULT_SIZE_BYTES = 8 * 1024**3  # the seeds' default profile
 
 
@@ -291,7 +294,7 @@ def plan(
     if wanted.disks is None:
         _refuse_start(wanted, known)
         return DiskPlan(left=known.unfinished)
-    refuse_all(list(_other_formats(wanted, known)))
+    refuse_all([*_other_kinds(wanted, known), *_other_formats(wanted, known)])
     asked = [(item, answers.get(item.name)) for item in wanted.disks]
     outcomes = [_outcome(wanted.name, item, known, answer, new_volume, user_of) for item, answer in asked]
     _check_room(wanted.name, [one.taken for one in outcomes if one.taken])
@@ -306,11 +309,22 @@ def plan(
     )
 
 
+def _other_kinds(wanted: GuestSpec, known: Known) -> t.Iterator[Refused]:
+    """A problem for each disk that would become a drive for media, or a drive that would become a disk."""
+    for item in wanted.disks or ():
+        device, kind = _defined(item, known), item.fields.get("device")
+        if device and kind and item.state == "present" and (kind in _DRIVES) != (device.kind in _DRIVES):
+            yield Refused(
+                f"cannot make {item.name} of {wanted.name} a {kind}: it is a {device.kind}; name another one, or "
+                "remove it first (state: absent)"
+            )
+
+
 def _other_formats(wanted: GuestSpec, known: Known) -> t.Iterator[Refused]:
     """A problem for each disk that the options call by another format: its content would be read as what it is not."""
     for item in wanted.disks or ():
         device, form = _defined(item, known), item.fields.get("format")
-        if device and form and device.format not in ("", form) and not _given(item):
+        if device and form and device.format not in ("", form) and _stays(item, device):
             move = shlex.join(["-e", f"guest={wanted.name}", "-e", f"disk={item.name}", "-e", f"format={form}"])
             yield Refused(
                 f"cannot make disk {item.name} of {wanted.name} {form}: it is {device.format}; omit format, or convert "
@@ -492,6 +506,18 @@ def _standing(path: str, known: Known, site: Site) -> str:
     if begun:
         return FOREIGN
     return OURS if known.is_own(path, site.identity) else FOREIGN
+
+
+def _stays(item: Disk, device: DiskDevice) -> bool:
+    """True if a disk may keep the storage that it has: the options name none, or one of that name, which may lead to it
+    by another path or pool.
+    """
+    fields = item.fields
+    if item.state == "absent" or any(field in fields and not fields[field] for field in PLACES.values()):
+        return False  # ejected
+    named = fields.get("source") or fields.get("volume")
+    has = device.path or (device.volume or ("", ""))[1]
+    return not item.places or (posixpath.basename(named) == posixpath.basename(has) if named else not has)
 
 
 def _given(item: Disk) -> bool:

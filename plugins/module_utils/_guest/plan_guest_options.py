@@ -317,7 +317,15 @@ _TWO_PARTS = {"rbd": "pool/image", "iscsi": "target/LUN (iqn.2026-01.org.example
 
 def _place_problems(disk: Disk, entry: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """What is wrong with the options that say where the disk's bytes are."""
-    places, fields = disk.places, disk.fields
+    places, fields, kind = disk.places, disk.fields, disk.fields.get("device", "disk")
+    made = [option for option in (*_MAKING, "pool") if entry.get(option) is not None]
+    if kind != "disk" and made and disk.state == "present":
+        yield (
+            f"a {kind} is not created, and so takes no {', '.join(made)}; name what is there: volume: POOL/NAME, or "
+            "source: /PATH"
+        )
+    if kind in ("cdrom", "floppy") and not places and fields.get("format") not in (None, "raw"):
+        yield f"an empty {kind} has no format, and that of its medium is not known yet; omit format"
     if len(places) > 1 or (places and any(entry.get(option) is not None for option in _MAKING)):
         yield f"{places[0]} uses existing storage; it excludes {', '.join([*places[1:], *_MAKING])}"
     if entry.get("network") is not None and not entry["network"].get("protocol"):

@@ -108,6 +108,7 @@ class DiskDevice:
     target: str
     volume: tuple[str, str] | None = None  # pool and name, where the definition names them instead of a path
     format: str = ""
+    kind: str = "disk"  # or lun, cdrom, floppy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +142,7 @@ class Known:
                 disk.get("target") or "",
                 (disk["pool"], disk["volume"]) if disk.get("pool") else None,
                 disk.get("format") or "",
+                disk.get("device") or "disk",
             )
             for name, disk in disks.items()
         }

@@ -49,6 +49,7 @@ def dotted(fields: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key.replace("__", "."): value for key, value in fields.items()}
 
 
+NAME_IT = "name what is there: volume: POOL/NAME, or source: /PATH"
 RBD = {"protocol": "rbd", "name": "pool/a"}
 CASES: dict[str, tuple[Told, list[str]]] = {
     "another name": (kin(renamed_from="web0"), []),
@@ -174,6 +175,14 @@ CASES: dict[str, tuple[Told, list[str]]] = {
     "a network disk and its size": (
         disk(fields={"network.protocol": "rbd", "network.name": "a/b"}, network=RBD, size=1),
         ["disk a of web1: network uses existing storage; it excludes image, image_pool, clone, size, thin_pool"],
+    ),
+    "a drive that is to be made": (
+        disk(fields={"device": "cdrom"}, image="debian.iso", pool="iso", size=1),
+        [f"disk a of web1: a cdrom is not created, and so takes no image, size, pool; {NAME_IT}"],
+    ),
+    "an empty drive with a format": (
+        disk(fields={"device": "floppy", "format": "qcow2"}),
+        ["disk a of web1: an empty floppy has no format, and that of its medium is not known yet; omit format"],
     ),
     "a network disk without a protocol": (
         disk(fields={"network.name": "a/b"}, network={"name": "a/b"}),

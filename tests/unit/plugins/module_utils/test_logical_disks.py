@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -234,6 +235,41 @@ def test_the_content_of_a_disk_is_not_called_by_another_format() -> None:
         Refused, match=r"it is qcow2; omit format, or convert it: ansible-playbook corral.virt.move_disk"
     ):
         steps(format="raw")
+
+
+RAW = {"data": DiskDevice("/p/a.img", "vda", format="raw")}
+IN_POOL = {"data": DiskDevice("", "vda", ("fast", "a.img"), format="raw")}
+DRIVE = {"cd": DiskDevice("/iso/a.iso", "sda", format="raw", kind="cdrom"), "nbd": DiskDevice("", "vdb", format="raw")}
+QCOW2 = "it is raw; omit format, or convert it"
+
+
+@pytest.mark.parametrize(
+    ("devices", "name", "fields", "told"),
+    [
+        (RAW, "data", {"device": "cdrom", "format": "qcow2", "bus": "sata"}, "cannot make data of web1 a cdrom: it is a disk"),
+        (RAW, "data", {"device": "cdrom", "source": "/iso/a.iso"}, "cannot make data of web1 a cdrom: it is a disk"),
+        (RAW, "data", {"device": "lun", "format": "qcow2"}, QCOW2),
+        (RAW, "data", {"source": "/p/a.img", "format": "qcow2"}, QCOW2),
+        (RAW, "data", {"source": "/link/../p/a.img", "format": "qcow2"}, QCOW2),
+        (RAW, "data", {"volume": "default/a.img", "format": "qcow2"}, QCOW2),
+        (RAW, "data", {"volume": "default/b.qcow2", "format": "qcow2"}, ""),
+        (IN_POOL, "data", {"volume": "fast/a.img", "format": "qcow2"}, QCOW2),
+        (IN_POOL, "data", {"source": "/p/a.img", "format": "qcow2"}, QCOW2),
+        (DRIVE, "cd", {"device": "disk", "source": "/p/b"}, "cannot make cd of web1 a disk: it is a cdrom"),
+        (DRIVE, "cd", {"device": "floppy"}, ""),
+        (DRIVE, "cd", {"device": "cdrom", "source": "/iso/b.qcow2", "format": "qcow2"}, ""),
+        (DRIVE, "cd", {"source": "", "format": "qcow2"}, ""),
+        (DRIVE, "nbd", {"url": "nbd://h/b", "network.protocol": "nbd", "format": "qcow2"}, QCOW2),
+    ],
+)  # fmt: skip
+def test_nothing_else_that_is_said_lets_a_disk_be_read_as_what_it_is_not(
+    devices: dict[str, DiskDevice], name: str, fields: dict[str, str], told: str
+) -> None:
+    """A guest writes the first bytes of its raw disk: read as qcow2, they name any file of the host."""
+    wanted = GuestSpec("web1").with_fields(disks=(Disk(name, fields=fields),))
+    known = Known(devices, owner=OWNER)
+    with pytest.raises(Refused, match=told) if told else contextlib.nullcontext():
+        plan_disk.plan(wanted, known, {}, lambda _one: "", lambda _path: None)
 
 
 def test_a_disk_does_not_shrink() -> None:

@@ -30,6 +30,7 @@ KEYS = {
 RECORD = """<domain><name>web1</name><devices/><metadata>
   <c:guest xmlns:c="urn:corral:virt:guest:1">
     <c:tag>front</c:tag><c:address>192.0.2.7</c:address><c:making>/x/web1.qcow2</c:making>
+    <c:ssh-host-key>ssh-ed25519 AAAA</c:ssh-host-key>
     <c:moving from="4a5b">hyper2</c:moving>
   </c:guest>
   <s:guest xmlns:s="urn:corral:virt:seen:1"><s:at>52:54:00:00:00:01 192.0.2.8 arp 1700000000</s:at></s:guest>
@@ -62,6 +63,7 @@ def record_of_tables(xml: str) -> dict[str, t.Any]:
     return {
         **lists,
         "unfinished": bool(kept.get("making")),
+        "ssh_host_key": kept.get("ssh_host_key"),
         "moving": kept.get("moving"),
         "moving_from": kept.get("moving_from") if kept.get("moving") else None,
     }
@@ -90,6 +92,7 @@ def test_a_record_is_read() -> None:
             "addresses": ["192.0.2.7"],
             "seen": ["52:54:00:00:00:01 192.0.2.8 arp 1700000000"],
             "unfinished": True,
+            "ssh_host_key": "ssh-ed25519 AAAA",
             "moving": "hyper2",
             "moving_from": "4a5b",
         },

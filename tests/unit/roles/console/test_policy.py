@@ -422,7 +422,7 @@ def test_each_word_of_a_list_counts_however_it_is_written() -> None:
         ("create", {"options": {"host": "hyper1"}}, "host"),
         ("create", {"domain": {"name": "db1"}}, "name"),
         ("create", {"domain": {"renamed_from": "db1"}}, "renamed_from"),
-        ("migrate", {"to": "rack1-a", "options": {"dest": "hyper1"}}, "dest"),
+        ("migrate", {"to": "rack1-a", "options": {"dest": "hyper1"}}, "options"),
         ("change", {"memory": {"maximum": "64GiB"}, "domain": {"memory": {"current": "1GiB"}}}, "memory"),
     ],
 )
