@@ -40,6 +40,7 @@ WITH_THEIR_DOER = {
     "_authority.authority_records.TakeOver": "the same",
     "_migration.plan_migrate.Abort": "it is done beside the run that it ends, which has the table",
     "_migration.plan_migrate.Clear": "it needs what was seen before it",
+    "_migration.plan_migrate.GiveUp": "the same",
     "_migration.plan_migrate.Reconcile": "the same",
 }
 

@@ -305,7 +305,8 @@ def clearing(move: Move, moving: str | None, *, held: bool, gone: bool = False) 
     """The steps that remove what an aborted migration left, by the guest's record; none if a run still has the guest
     `held`, as that run cleans up. Of a destination that is `gone`, nothing can be removed.
     """
-    return [(GiveUp if gone else Clear)(move)] if moving == move.dest and not held else []
+    step = GiveUp if gone else Clear
+    return [step(move)] if moving == move.dest and not held else []
 
 
 def migrate_flags(move: Move) -> tuple[list[str], dict[str, t.Any]]:
