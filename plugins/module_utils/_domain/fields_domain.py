@@ -71,6 +71,12 @@ def _forget_cpu(root: Element) -> None:
         cpu.attrib.pop(attribute, None)
 
 
+def _forget_clock(root: Element) -> None:
+    """Remove what belongs to the former offset: with an adjustment, libvirt reads any as variable."""
+    for attribute in ("adjustment", "basis", "start"):
+        child(root, "clock").attrib.pop(attribute, None)
+
+
 def _forget_hyperv(root: Element) -> None:
     """Remove single features, which do not apply to the host's whole set."""
     drop(root.iterfind("features/hyperv/*"))
@@ -426,7 +432,7 @@ DOMAIN: row.Table = {
         k.matching(r"[ -+.-~-]{1,12}", "must be at most 12 printable characters without a comma"),
         valid_with=_CUSTOM,
     ),
-    "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone")),
+    "clock.offset": Row("clock/@offset", k.choice("utc", "localtime", "timezone"), on_change=_forget_clock),
     "clock.timezone": Row(
         "clock/@timezone",
         k.matching(r"[A-Za-z0-9_]+(/[A-Za-z0-9_+-]+)*", "must be a time zone such as Europe/Paris"),

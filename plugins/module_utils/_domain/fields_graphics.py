@@ -41,6 +41,11 @@ def _forget_type(device: Element) -> None:
     drop([part for part in device if part.tag != "listen"])
 
 
+def _forget_expiry(device: Element) -> None:
+    """The time until which the former password was valid, after which nobody is let in."""
+    device.attrib.pop("passwdValidTo", None)
+
+
 # Not a secret, whatever its name suggests to checkers.
 _KEYMAP = k.matching(r"[a-z]{2}(-[a-z]{2})?", "must be a keymap such as en-us or de", no_log=False)
 _SPICE, _VNC = {"type": ("spice",)}, {"type": ("vnc",)}
@@ -52,7 +57,7 @@ GRAPHICS: row.Table = {
     "tls": Tls("./@defaultMode", k.YESNO, same=silent_is(False), valid_with=_SPICE),
     "websocket": Row("./@websocket", _PORT, valid_with=_VNC),
     "listen": Row("listen/@address", k.HOST),
-    "password": Row("./@passwd", k.LINE, secret=True),
+    "password": Row("./@passwd", k.LINE, secret=True, on_change=_forget_expiry),
     "keymap": Row("./@keymap", _KEYMAP),
     "share_policy": Row("./@sharePolicy", k.choice("allow-exclusive", "force-shared", "ignore"), valid_with=_VNC),
 }

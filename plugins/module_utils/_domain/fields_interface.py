@@ -96,6 +96,13 @@ _TARGET = k.matching(
 )
 
 
+def _forget_portgroup(interface: Element) -> None:
+    """Port groups are of one network: libvirt takes an unknown one for none, and so leaves out its VLAN."""
+    source = interface.find("source")
+    if source is not None:
+        source.attrib.pop("portgroup", None)
+
+
 _BRIDGE, _NETWORK, _DIRECT, _HOSTDEV = ({"type": (kind,)} for kind in ("bridge", "network", "direct", "hostdev"))
 
 _FILTER = k.matching(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", "must be the name of a network filter")
@@ -108,7 +115,9 @@ INTERFACE: row.Table = {
     ),
     "mac": Row("mac/@address", k.MAC, same=same_mac),
     "bridge": PlugRow("source/@bridge", k.NIC, valid_with=_BRIDGE, required_with=_BRIDGE),
-    "network": PlugRow("source/@network", k.NAME, valid_with=_NETWORK, required_with=_NETWORK),
+    "network": PlugRow(
+        "source/@network", k.NAME, valid_with=_NETWORK, required_with=_NETWORK, on_change=_forget_portgroup
+    ),
     "portgroup": PlugRow("source/@portgroup", k.NAME, valid_with=_NETWORK),
     "device": PlugRow("source/@dev", k.NIC, valid_with=_DIRECT, required_with=_DIRECT),
     "mode": PlugRow("source/@mode", k.choice("vepa", "bridge", "private", "passthrough"), valid_with=_DIRECT),

@@ -868,7 +868,7 @@ ZONES = """public{active}
   services: dhcpv6-client{services}
   ports: 10/tcp
   rich rules:
-	rule family="ipv4" source address="192.0.2.7" accept
+\trule family="ipv4" source address="192.0.2.7" accept
 
 work
   target: default

@@ -8,14 +8,19 @@ import pytest
 from lxml import etree
 
 from ansible_collections.corral.virt.plugins.module_utils._core.changes import Change
-from ansible_collections.corral.virt.plugins.module_utils._domain import fields_domain, fields_graphics, fields_record
+from ansible_collections.corral.virt.plugins.module_utils._domain import (
+    fields_domain,
+    fields_graphics,
+    fields_interface,
+    fields_record,
+)
 from ansible_collections.corral.virt.plugins.module_utils._network import fields_network
 from ansible_collections.corral.virt.plugins.module_utils._storage import fields_pool
 from ansible_collections.corral.virt.plugins.module_utils._system.model_identity import FileIdentity, OwnedVolume
 from ansible_collections.corral.virt.plugins.module_utils._xml import kind as k
 from ansible_collections.corral.virt.plugins.module_utils._xml import row
 from ansible_collections.corral.virt.plugins.module_utils._xml.row import Flag, Items, Many, Presence, Row, Table
-from ansible_collections.corral.virt.plugins.module_utils._xml.tree import resolve
+from ansible_collections.corral.virt.plugins.module_utils._xml.tree import parse, resolve, text
 
 TABLES = {
     "network": fields_network.NETWORK,
@@ -156,3 +161,39 @@ def test_a_new_element_comes_last_and_others_stay() -> None:
     Row("a/@n").write(root, "2")
     Row("c/d").write(root, "3")
     assert etree.tostring(root) == b'<x><!-- note --><a k="1" n="2"><z/></a><b/><c><d>3</d></c></x>'
+
+
+LAN = "<interface type='network'><source network='{}'{}/></interface>"
+VNC = "<graphics type='vnc' passwd='{}'{}/>"
+CLOCK = "<domain><clock offset='{}'{}/></domain>"
+FORMER: list[tuple[t.Any, str, dict[str, t.Any], str]] = [
+    (fields_interface.INTERFACE, LAN.format("dmz", " portgroup='front'"), {"network": "lan"}, LAN.format("lan", "")),
+    (
+        fields_interface.INTERFACE,
+        LAN.format("dmz", " portgroup='front'"),
+        {"network": "lan", "portgroup": "front"},
+        LAN.format("lan", " portgroup='front'"),
+    ),
+    (
+        fields_graphics.GRAPHICS,
+        VNC.format("old", " passwdValidTo='2010-04-09T15:51:00'"),
+        {"password": "new"},
+        VNC.format("new", ""),
+    ),
+    (
+        fields_domain.DOMAIN,
+        CLOCK.format("variable", " adjustment='123' basis='utc'"),
+        {"clock.offset": "utc"},
+        CLOCK.format("utc", ""),
+    ),
+]
+
+
+@pytest.mark.parametrize(("table", "found", "wanted", "after"), FORMER, ids=str)
+def test_what_belongs_to_the_former_value_goes_with_it(
+    table: t.Any, found: str, wanted: dict[str, t.Any], after: str
+) -> None:
+    """libvirt takes it for that of the new one."""
+    element = parse(found)
+    assert row.graft(element, table, wanted) and text(element) == text(parse(after))
+    assert row.graft(element, table, wanted) == []
