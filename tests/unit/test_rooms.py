@@ -1069,8 +1069,8 @@ BUDGETS_KIB |= {
     "virt_backup_files": 59,
     "virt_backup_info": 59,
     "virt_snapshot": 280,  # with all that is looked at before a file or a definition goes
-    "virt_restore": 355,  # with backups, copies of definitions, and all that is looked at before a disk goes
-    "virt_prove": 368,  # with all of a restore
+    "virt_restore": 356,  # with backups, copies of definitions, and all that is looked at before a disk goes
+    "virt_prove": 369,  # with all of a restore
     "virt_snapshot_info": 62,
     "virt_secret": 73,
     "virt_secret_info": 70,
