@@ -189,7 +189,7 @@ FORMER: list[tuple[t.Any, str, dict[str, t.Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("table", "found", "wanted", "after"), FORMER, ids=str)
+@pytest.mark.parametrize(("table", "found", "wanted", "after"), FORMER)
 def test_what_belongs_to_the_former_value_goes_with_it(
     table: t.Any, found: str, wanted: dict[str, t.Any], after: str
 ) -> None:
