@@ -356,6 +356,23 @@ def test_a_killed_move_goes_on_and_takes_nobodys_volume() -> None:
     assert "/dev/vg0/web1-system exists, and is no part of this move" in why and volumes()["web1-system"] == others
 
 
+def test_other_hosts_know_a_volume_by_its_uuid() -> None:
+    """Also while it is not active. A volume of the same name in another group of the same name is another one."""
+    four_steps(name="web1", **GUEST, disks=[SYSTEM], state="shutdown")
+    [found] = told("virt_volume_info", pool="lvm", name="web1-system")["volumes"]
+    uuid = on("dmsetup info -c --noheadings -o uuid /dev/vg0/web1-system").strip()
+    assert (found["identity"], found["shared"]) == (uuid, "volume group vg0"), "a loop device may be on any storage"
+    asked = told("virt_volume_info", users_of=[uuid])["users"]
+    assert asked == {uuid: "guest web1"}
+    there("lvcreate -qqy --name web1-system --size 36M vg0; virsh -q pool-refresh lvm")
+    assert told("virt_volume_info", hosts="hyper2", users_of=[uuid])["users"] == {uuid: None}
+    on("lvchange -qq -an vg0/web1-system")
+    try:
+        assert told("virt_volume_info", users_of=[uuid])["users"] == asked
+    finally:
+        on("lvchange -qq -ay vg0/web1-system")
+
+
 def test_what_does_not_fit_a_group_is_refused() -> None:
     told("virt_domain", name="web1", disks=[{**FILE, "size": "800MiB"}], **GUEST)
     before = volumes()

@@ -4,11 +4,14 @@ has is copied, also into another pool. Judged by virsh, qemu-img, sha256sum and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
+import subprocess
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -215,6 +218,7 @@ def test_a_disk_on_a_filesystem_of_both_hosts_stays_and_no_copy_is_taken_for_it(
         assert "is on fuse.glusterfs, and the destination does not have it" in refused()
         [its] = moved("hyper2", disk_pool={"vda": "default"})["disks"]  # copied, as that was asked for
         assert its["dest_path"] == OLD == disk("hyper2") and content("hyper2", OLD) == before
+        assert on1(f"stat -c %i {path}") == inode, "guests of other hosts may stand on it"
     finally:
         on2(
             f"virsh -q destroy g; virsh -q pool-destroy shared; virsh -q pool-undefine shared; {pool('shared', 'netfs', source('vms'), SHARED)}"
@@ -230,6 +234,71 @@ DEFINITION = """<domain type='qemu'><name>g</name><memory unit='MiB'>64</memory>
 def defined(kind: str, source: str) -> None:
     """A guest on hyper1 with such a disk."""
     on1("cat > /root/g.xml; virsh -q define /root/g.xml", given=DEFINITION.format(DISK.format(kind, source)))
+
+
+OVERLAY = f"""<domain type='qemu'><name>o</name><memory unit='MiB'>64</memory><os><type arch='x86_64'>hvm</type></os>
+<devices><disk type='file'><driver name='qemu' type='qcow2'/><source file='{IMAGES}/o.qcow2'/><target dev='vda' bus='virtio'/>
+</disk></devices></domain>"""
+
+
+@contextlib.contextmanager
+def mounted_elsewhere() -> Iterator[None]:
+    """hyper2 has no pool on the Gluster volume, and mounts it at another path."""
+    on2(
+        "virsh -q pool-destroy shared; virsh -q pool-undefine shared; mkdir -p /mnt/else; mount -t glusterfs hyper1:/vms /mnt/else"
+    )
+    try:
+        yield
+    finally:
+        on2(f"umount /mnt/else 2>/dev/null; {pool('shared', 'netfs', source('vms'), SHARED)}")
+
+
+def stands_on(name: str) -> None:
+    """A guest of hyper2 that is off stands on this file of the volume."""
+    on2(f"qemu-img create -q -f qcow2 -b /mnt/else/{name} -F qcow2 {IMAGES}/o.qcow2")
+    on2("cat > /root/o.xml; virsh -q define /root/o.xml", given=OVERLAY)
+
+
+def test_a_volume_stays_on_which_a_guest_of_another_host_stands_that_has_it_mounted_elsewhere() -> None:
+    made("shared", "off")
+    on1("virsh -q undefine g")
+    words = ("-e", "host=hyper1", "-e", "pool=shared", "-e", "volume=g-system.qcow2")
+    delete = ("ansible-playbook", "corral.virt.delete_volume", *LAB.ask_nobody, *words)
+    with mounted_elsewhere():
+        stands_on("g-system.qcow2")
+        for unmount in ("true", "umount /mnt/else"):  # its guest is off: nothing keeps it mounted
+            on2(unmount)
+            printed = re.sub(r"\s+", " ", LAB.run(*delete, ok=False))
+            assert "hyper2: guest o at /mnt/else/g-system.qcow2 uses it; remove or detach it there first" in printed
+            assert listed("hyper1", SHARED) == "g-system.qcow2"
+        on2(f"virsh -q undefine o; rm {IMAGES}/o.qcow2; virsh -q pool-refresh default")
+        LAB.run(*delete)
+        assert listed("hyper1", SHARED) == ""
+
+
+def test_an_image_stays_on_which_a_guest_of_another_host_stands_that_has_it_mounted_elsewhere(tmp_path: Path) -> None:
+    image = tmp_path / "i.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "8M"], check=True)
+    told("hyper1", "virt_image", name="i.qcow2", src=str(image), pool="shared")
+    prune = (
+        "ansible-playbook",
+        "corral.virt.images",
+        *LAB.ask_nobody,
+        "-e",
+        "do=prune",
+        "-e",
+        "unused=true",
+        "-e",
+        "pool=shared",
+    )
+    before = listed("hyper1", SHARED)
+    with mounted_elsewhere():
+        stands_on(on1(f"readlink {SHARED}/i.qcow2"))
+        LAB.run(*prune)
+        assert listed("hyper1", SHARED) == before
+        on2(f"virsh -q undefine o; rm {IMAGES}/o.qcow2; virsh -q pool-refresh default")
+        LAB.run(*prune)
+        assert listed("hyper1", SHARED) == ""
 
 
 def test_a_block_device_moves_only_where_both_hosts_are_known_to_have_it() -> None:

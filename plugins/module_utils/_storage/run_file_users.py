@@ -94,6 +94,13 @@ class Users:
         self._bases.setdefault(self._spelled(path), user)
         self.add_chain(path, user, guest)
 
+    def add_named(self, path: str, user: str) -> None:
+        """Record a user of a backing file that a file names whose first bytes a guest may have written: nothing that it
+        leads to is read.
+        """
+        self._bases.setdefault(self._spelled(path), user)
+        self.add(path, user)
+
     def add_data(self, path: str, user: str, guest: str = "") -> None:
         """Record a user of the files in which an image keeps its data."""
         for data in files_header.data_files(path) if self._is_read(path) else ():
@@ -175,7 +182,7 @@ def users(
     for place, what in _removed(connection, removed_with or but) if is_here(connection.getURI()) else ():
         directory, key = files_removal_notes.located(place)
         for base in files_header.bases(place, opened_as=os.path.join(directory, key)):
-            found.add_base(base, f"removed disk {what}kept as {place},")
+            found.add_named(base, f"removed disk {what}kept as {place},")
     for document in documents:
         for path in document.others:
             found.add(path, document.user, document.guest)
